@@ -1,0 +1,4 @@
+//! redleash
+#![forbid(unsafe_code)]
+#[doc(hidden)]
+pub mod protocol;

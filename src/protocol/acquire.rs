@@ -1,0 +1,179 @@
+//! One call that acquires: rounds, pauses, and when to give up.
+
+use super::retry::{self, Backoff};
+use super::round::Judgement;
+use super::time::Mono;
+use std::time::Duration;
+
+/// How long a call may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// One answer, now.
+    Once,
+    /// Until this moment.
+    Until(Mono),
+    /// As long as others hold the lock; an outage is endured for this long.
+    Forever {
+        /// The longest time without a quorum of masters.
+        outage_patience: Duration,
+    },
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Begin a round now, with a new token.
+    Round {
+        /// Whether every master is asked by the full script.
+        full: bool,
+    },
+    /// Pause until this moment.
+    Sleep(Mono),
+    /// The call is over.
+    Done(End),
+}
+
+/// How a call ended without a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Others hold it.
+    Contended,
+    /// Others hold it, and the number of tries is used up.
+    TriesUsedUp,
+    /// Too few masters answered.
+    NoQuorum,
+    /// A quorum answered too late.
+    TooSlow,
+    /// Too many masters are in quarantine.
+    Quarantined,
+    /// The key is another kind of thing.
+    Conflict,
+    /// A master belongs to another deployment.
+    Mismatch,
+}
+
+/// The settings of an acquiring call.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// How long the call may wait.
+    pub wait: Wait,
+    /// The largest number of attempts.
+    pub tries: Option<u32>,
+    /// Whether an outage ends the call at once.
+    pub fail_fast: bool,
+    /// The pauses on contention.
+    pub backoff: Backoff,
+    /// Whether every round is by the full script.
+    pub always_full: bool,
+}
+
+/// The state machine of one acquiring call.
+#[derive(Clone, Debug)]
+pub struct Acquire {
+    plan: Plan,
+    attempts: u32,
+    pauses: u32,
+    outage_since: Option<Mono>,
+    slowest: Duration,
+}
+
+impl Acquire {
+    /// A call that begins now.
+    pub fn new(plan: Plan) -> Acquire {
+        Acquire { plan, attempts: 0, pauses: 0, outage_since: None, slowest: Duration::ZERO }
+    }
+
+    /// The first step.
+    pub fn first(&mut self) -> Step {
+        Step::Round { full: self.plan.always_full }
+    }
+
+    /// The number of attempts so far.
+    pub fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    /// The number of pauses so far, as a custom pause takes it.
+    pub fn pauses(&self) -> u32 {
+        self.pauses
+    }
+
+    /// The step after a pause.
+    pub fn after_pause(&self, now: Mono) -> Step {
+        match self.plan.wait {
+            Wait::Until(limit) if now >= limit => Step::Done(End::Contended),
+            _ => Step::Round { full: true },
+        }
+    }
+
+    /// The step after a round that was not granted. `full` tells how it was asked, `took` how long it took, `random` has
+    /// 64 uniform bits, `custom` overrides the pause on contention.
+    pub fn after_round(
+        &mut self,
+        judgement: &Judgement,
+        full: bool,
+        took: Duration,
+        now: Mono,
+        random: u64,
+        custom: Option<Duration>,
+    ) -> Step {
+        self.slowest = self.slowest.max(took);
+        // A refusal by plain commands tells neither ttl nor type: ask once more by the full script before waiting.
+        let blind = !full && matches!(judgement, Judgement::Held(None)) && !matches!(self.plan.wait, Wait::Once);
+        let unclear = matches!(judgement, Judgement::Unclear);
+        if (blind || unclear) && !full {
+            return Step::Round { full: true };
+        }
+        self.attempts += 1;
+        match judgement {
+            Judgement::Granted => Step::Done(End::Contended),
+            Judgement::Conflict(..) => Step::Done(End::Conflict),
+            Judgement::Mismatch(..) => Step::Done(End::Mismatch),
+            Judgement::Held(hint) => {
+                let pause = custom.unwrap_or_else(|| self.plan.backoff.pause(self.pauses, *hint, random));
+                self.contended(now, pause)
+            }
+            Judgement::Split | Judgement::Missing | Judgement::Unclear => {
+                self.contended(now, retry::after_split(self.slowest, random))
+            }
+            Judgement::TooSlow => self.outage(End::TooSlow, now, Duration::ZERO, random),
+            Judgement::NoQuorum => self.outage(End::NoQuorum, now, Duration::ZERO, random),
+            Judgement::Quarantined(wait) => self.outage(End::Quarantined, now, *wait, random),
+        }
+    }
+
+    fn contended(&mut self, now: Mono, pause: Duration) -> Step {
+        self.outage_since = None;
+        if self.plan.wait == Wait::Once {
+            return Step::Done(End::Contended);
+        }
+        if self.plan.tries.is_some_and(|tries| self.attempts >= tries) {
+            return Step::Done(End::TriesUsedUp);
+        }
+        self.pauses += 1;
+        let wake = now.plus(pause);
+        match self.plan.wait {
+            Wait::Until(limit) if now >= limit => Step::Done(End::Contended),
+            Wait::Until(limit) => Step::Sleep(wake.min(limit)),
+            _ => Step::Sleep(wake),
+        }
+    }
+
+    /// `at_least` is how long the outage is known to last.
+    fn outage(&mut self, end: End, now: Mono, at_least: Duration, random: u64) -> Step {
+        let since = *self.outage_since.get_or_insert(now);
+        let limit = match self.plan.wait {
+            Wait::Once => now,
+            Wait::Until(limit) => limit,
+            Wait::Forever { outage_patience } => since.plus(outage_patience),
+        };
+        let over = self.plan.tries.is_some_and(|tries| self.attempts >= tries);
+        if over || self.plan.fail_fast || now.plus(at_least) >= limit {
+            return Step::Done(end);
+        }
+        self.pauses += 1;
+        let pause = self.plan.backoff.pause(self.pauses, None, random).max(at_least.min(Duration::from_secs(1)));
+        let wake = now.plus(pause);
+        if wake >= limit { Step::Done(end) } else { Step::Sleep(wake) }
+    }
+}

@@ -1,0 +1,106 @@
+//! What is said to a master, as data.
+
+use super::layout::Keys;
+use super::owner::Owner;
+use super::round::Rule;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a round asks of every master about one lock.
+#[derive(Clone, Debug)]
+pub struct Command {
+    /// The keys of the lock.
+    pub keys: Arc<Keys>,
+    /// Whose value it is about.
+    pub owner: Arc<Owner>,
+    /// What to do.
+    pub operation: Operation,
+    /// 64 random bits for a generation that a script may have to begin.
+    pub nonce: u64,
+}
+
+/// The operations.
+#[derive(Clone, Debug)]
+pub enum Operation {
+    /// Write our value if the key is absent.
+    Acquire {
+        /// The key's life on the master: ttl and lock-delay, in milliseconds.
+        px_ms: u64,
+        /// By the full script even where plain commands would do.
+        full: bool,
+        /// Raise the fencing counter in the same script, with this proposal in microseconds since 1970.
+        fence: Option<u64>,
+    },
+    /// Renew our key; where `recreate` is set, write it again if it is absent.
+    Extend {
+        /// The key's new life in milliseconds.
+        px_ms: u64,
+        /// Whether an absent key is written again. Only where the quarantine is in force: elsewhere nobody vouches for the
+        /// time in which the key was absent.
+        recreate: bool,
+    },
+    /// Take over the key of the value `from` (on each master with its index), which its owner has given up.
+    Adopt {
+        /// The former owner.
+        from: Arc<Owner>,
+        /// The key's new life in milliseconds.
+        px_ms: u64,
+    },
+    /// Delete our key and announce it, or let it live on for `keep` (the minimum hold).
+    Release {
+        /// How long the key stays.
+        keep: Duration,
+    },
+    /// Raise the fencing counter while our key is there, with this proposal in microseconds since 1970.
+    Fence(u64),
+    /// Lift the fencing counter to at least this while our key is there.
+    WriteBack(u64),
+    /// Ask whether our key is there.
+    Verify,
+    /// Ask who holds the lock.
+    Status,
+    /// Take the lock from whoever holds it: the key stays, with a value that is nobody's, until its ttl ends.
+    Revoke,
+    /// Ask whether the master is new and empty.
+    Blank,
+    /// Begin a generation without quarantine on a new and empty master.
+    Init,
+}
+
+/// How an acquire asks one master.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// `SET NX PX` alone: there is no quarantine.
+    Plain,
+    /// `SET NX PX` and, behind it on the same connection, `MGET generation key`.
+    Pair,
+    /// The script.
+    Script,
+}
+
+impl Operation {
+    /// When a round of this operation is over.
+    pub fn rule(&self) -> Rule {
+        match self {
+            Operation::Status | Operation::Revoke | Operation::Blank | Operation::Init => Rule::All,
+            _ => Rule::Quorum,
+        }
+    }
+
+    /// Whether the masters' answers are votes, so that a retry may follow only while the attempt lives.
+    pub fn is_release(&self) -> bool {
+        matches!(self, Operation::Release { .. })
+    }
+}
+
+/// How an acquire is put to a connection that has (`settled`) or has not seen a settled generation.
+///
+/// Proof obligation: plain commands are a vote only with a settled generation cached from the full script on this very
+/// connection (protocol-changes.md 1.1, rules 2 and 3); anything rare is the script.
+pub fn form(quarantine: bool, full: bool, fenced: bool, settled: bool) -> Form {
+    match (full || fenced, quarantine, settled) {
+        (false, false, _) => Form::Plain,
+        (false, true, true) => Form::Pair,
+        _ => Form::Script,
+    }
+}

@@ -1,0 +1,44 @@
+//! Fencing tokens from independent counters: the rank rule (safety.md 4, protocol-changes.md 2).
+
+use super::quorum::Quorum;
+
+/// A counter rises by this much per raise; the numbers between are for hand-overs within one lease.
+pub const STEP: u64 = 64;
+/// Tokens stay below this, so that they are exact in SQL BIGINT, Lua and JSON (until the year 2255).
+pub const LIMIT: u64 = 1 << 53;
+/// A proposal is clamped by each master to its own clock give or take this many microseconds.
+pub const CLAMP_US: u64 = 15_000_000;
+
+/// What the counters of a round say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rank {
+    /// Fewer than a quorum answered.
+    NotEnough,
+    /// The token, and already a quorum holds it.
+    Done(u64),
+    /// The token; it must be written back to the masters of the mask, until a quorum holds it.
+    WriteBack(u64, u32),
+}
+
+/// The token of a round in which master `i` answered `counters[i]`: with `v >= q` answers, the `r`-th largest, where
+/// `r = q + v - N - f`.
+///
+/// Proof obligation: an earlier holder's token is held by a quorum, which meets our `v` answers in at least `r` honest
+/// masters, each of which answered after that holder's end and so at least `STEP` above it. Hence the `r`-th largest
+/// answer is above every earlier token, provided a quorum holds ours before we use it (safety.md 4).
+pub fn rank(quorum: Quorum, counters: &[Option<u64>]) -> Rank {
+    let mut given: Vec<u64> = counters.iter().copied().flatten().collect();
+    if !quorum.reached(given.len()) {
+        return Rank::NotEnough;
+    }
+    given.sort_unstable_by(|a, b| b.cmp(a));
+    // r >= 1, because v >= q and 2q > N + f.
+    let r = quorum.votes() + given.len() - quorum.masters() - quorum.margin();
+    let token = given[r - 1];
+    if given[quorum.votes() - 1] >= token {
+        return Rank::Done(token);
+    }
+    let below = |c: &Option<u64>| c.is_none_or(|c| c < token);
+    let mask = counters.iter().enumerate().filter(|(_, c)| below(c)).fold(0, |m, (i, _)| m | 1 << i);
+    Rank::WriteBack(token, mask)
+}

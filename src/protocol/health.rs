@@ -1,0 +1,40 @@
+//! The circuit breaker: which masters a round waits for.
+
+use super::time::Mono;
+use std::time::Duration;
+
+/// What is known of the connection to one master when a round is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// No connection: nothing can be sent.
+    Down,
+    /// A connection whose oldest unanswered request was sent at this moment, if there is one.
+    Up(Option<Mono>),
+}
+
+/// What a round does about one master.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Treatment {
+    /// Send, and wait for the answer.
+    Ask,
+    /// Send, but do not wait: it owes an answer for too long. A late vote still counts within its own round.
+    AskOnly,
+    /// Do not send: it is down.
+    Skip,
+}
+
+/// Decides how a round treats a master, given the limit after which an unanswered master is called hung.
+pub fn treat(link: Link, now: Mono, limit: Duration) -> Treatment {
+    match link {
+        Link::Down => Treatment::Skip,
+        Link::Up(Some(sent)) if now.since(sent) > limit => Treatment::AskOnly,
+        Link::Up(_) => Treatment::Ask,
+    }
+}
+
+/// Whether a connection is given up: its oldest unanswered request is older than the connection's own limit.
+///
+/// This clock is apart from every round's, so that a lock with a short ttl does not cost the others their connection.
+pub fn give_up(oldest: Option<Mono>, now: Mono, limit: Duration) -> bool {
+    oldest.is_some_and(|sent| now.since(sent) > limit)
+}

@@ -1,0 +1,262 @@
+//! The life of one lease: Held, Jeopardy, Lost, Released.
+//!
+//! ```text
+//!            renewal failed                deadline, taken, max-hold, fork, panic
+//!   Held ───────────────────▶ Jeopardy ───────────────┐
+//!    ▲ ◀───────────────────────  │                    ▼
+//!    │    renewal succeeded      └──────────────────▶ Lost      (never back)
+//!    └──── release ────▶ Released ◀── release ── Jeopardy
+//! ```
+
+use super::retry;
+use super::time::Mono;
+use super::validity::{self, Drift};
+use std::fmt;
+use std::time::Duration;
+
+/// Why a lease ended before it was released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// Its time was over: it was a fixed lease, or no renewal reached a quorum in time.
+    Expired,
+    /// A majority of masters holds somebody else's value: another client, or a forced release.
+    Taken,
+    /// A majority of masters has no key of ours, and nothing tells whether somebody else held it in between.
+    Vanished,
+    /// The longest time that the lock may be held is over.
+    MaxHold,
+    /// This is a forked child: the lease belongs to the parent.
+    Forked,
+    /// The watchdog of this lease panicked.
+    WatchdogPanic,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Reason::Expired => "the lease ended before a quorum renewed it",
+            Reason::Taken => "a majority of masters holds another owner's value",
+            Reason::Vanished => "a majority of masters lost the key and cannot vouch for the time in between",
+            Reason::MaxHold => "the longest permitted hold is over",
+            Reason::Forked => "this process is a fork of the one that holds the lock",
+            Reason::WatchdogPanic => "the watchdog thread panicked",
+        })
+    }
+}
+
+/// Where a lease stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum State {
+    /// Held; the last renewal was good.
+    Held,
+    /// Still held, but the last renewal failed.
+    Jeopardy,
+    /// Lost, for good.
+    Lost(Reason),
+    /// Given back by its holder.
+    Released,
+}
+
+/// What is due for a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Todo {
+    /// Renew now.
+    Renew,
+    /// Tell the holder that the lease is ending; it is not renewed any more.
+    Announce(Reason),
+    /// Nothing before this moment.
+    Wait(Mono),
+    /// Nothing any more.
+    Nothing,
+}
+
+/// An extension under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extension {
+    /// When its round began, read before the first byte was sent.
+    pub start: Mono,
+    /// The ttl that the round asks for.
+    pub ttl: Duration,
+    until: Mono,
+}
+
+impl Extension {
+    /// When the lease would end if the round were granted.
+    pub fn until(&self) -> Mono {
+        self.until
+    }
+}
+
+/// The settings of a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// The ttl of each round.
+    pub ttl: Duration,
+    /// The drift bound.
+    pub drift: Drift,
+    /// Whether a watchdog renews.
+    pub renew: bool,
+    /// The longest time that the lock may be held.
+    pub max_hold: Option<Duration>,
+}
+
+/// The state machine of one lease. Every method takes the time; none blocks.
+#[derive(Clone, Debug)]
+pub struct Lease {
+    terms: Terms,
+    granted: Mono,
+    until: Mono,
+    renew_at: Mono,
+    failures: u32,
+    state: State,
+    announced: bool,
+}
+
+impl Lease {
+    /// A lease granted by a round that began at `start`.
+    pub fn new(terms: Terms, start: Mono) -> Lease {
+        let mut lease = Lease {
+            terms,
+            granted: start,
+            until: Mono::ZERO,
+            renew_at: Mono::ZERO,
+            failures: 0,
+            state: State::Held,
+            announced: false,
+        };
+        lease.until = lease.capped(validity::until(start, terms.ttl, terms.drift));
+        lease.plan_renewal(start);
+        lease
+    }
+
+    fn capped(&self, until: Mono) -> Mono {
+        self.terms.max_hold.map_or(until, |d| until.min(self.granted.plus(d)))
+    }
+
+    fn plan_renewal(&mut self, start: Mono) {
+        self.renew_at = if self.terms.renew { start.plus(self.terms.ttl / 3) } else { Mono::NEVER };
+    }
+
+    /// When the lease ends unless it is extended; [`Mono::ZERO`] once it is lost or released.
+    pub fn until(&self) -> Mono {
+        match self.state {
+            State::Held | State::Jeopardy => self.until,
+            State::Lost(_) | State::Released => Mono::ZERO,
+        }
+    }
+
+    /// The state at `now`. A lease whose deadline has passed is lost, whether or not anybody noticed.
+    pub fn state(&self, now: Mono) -> State {
+        match self.state {
+            State::Held | State::Jeopardy if now >= self.until => State::Lost(self.end_reason()),
+            state => state,
+        }
+    }
+
+    /// The ttl that the next renewal asks for.
+    pub fn ttl(&self) -> Duration {
+        self.terms.ttl
+    }
+
+    /// When the lease was granted.
+    pub fn granted(&self) -> Mono {
+        self.granted
+    }
+
+    fn end_reason(&self) -> Reason {
+        match self.terms.max_hold {
+            Some(d) if self.until >= self.granted.plus(d) => Reason::MaxHold,
+            _ => Reason::Expired,
+        }
+    }
+
+    /// How long before its deadline the end of a lease is announced: `max(20 ms, ttl / 100)`.
+    pub fn notice(&self) -> Duration {
+        (self.terms.ttl / 100).max(Duration::from_millis(20))
+    }
+
+    /// What is due at `now`.
+    pub fn poll(&mut self, now: Mono) -> Todo {
+        if !matches!(self.state, State::Held | State::Jeopardy) || self.announced {
+            return Todo::Nothing;
+        }
+        let announce_at = self.until.minus(self.notice());
+        if now >= announce_at {
+            self.announced = true;
+            return Todo::Announce(self.end_reason());
+        }
+        if now >= self.renew_at {
+            // Until the round ends, only the deadline is due.
+            self.renew_at = Mono::NEVER;
+            return Todo::Renew;
+        }
+        Todo::Wait(announce_at.min(self.renew_at))
+    }
+
+    /// Begins an extension at `start` with `ttl`; `None` if the lease is over, its end was announced, or it ends by its
+    /// longest hold anyway.
+    ///
+    /// Proof obligation: an extension may shorten a key's life on any master that it reaches, so the deadline is lowered
+    /// to the new one *before* the first byte is sent; it is raised only when a quorum has answered.
+    pub fn begin_extension(&mut self, start: Mono, ttl: Duration) -> Option<Extension> {
+        if !matches!(self.state(start), State::Held | State::Jeopardy) || self.announced {
+            return None;
+        }
+        let until = self.capped(validity::until(start, ttl, self.terms.drift));
+        self.until = self.until.min(until);
+        Some(Extension { start, ttl, until })
+    }
+
+    /// Ends an extension whose quorum was complete at `end`; true if the lease goes on until the new deadline.
+    ///
+    /// Proof obligation: `end < until_old`. Then the intervals of the rounds overlap and nobody else was granted in
+    /// between (safety.md 2.2). Missed once, the lease is lost for good: even a key that still reads as ours may have
+    /// been written again by a straggler after somebody else's hold (2.3).
+    pub fn extended(&mut self, extension: Extension, end: Mono) -> bool {
+        if !matches!(self.state(end), State::Held | State::Jeopardy) || self.announced || end >= extension.until {
+            return false;
+        }
+        self.until = self.until.max(extension.until);
+        self.terms.ttl = extension.ttl;
+        self.state = State::Held;
+        self.failures = 0;
+        self.plan_renewal(extension.start);
+        true
+    }
+
+    /// Ends an extension without a quorum; the next try is after a pause drawn from `random`.
+    pub fn extension_failed(&mut self, now: Mono, random: u64) {
+        if matches!(self.state, State::Held | State::Jeopardy) {
+            self.state = State::Jeopardy;
+            if self.terms.renew {
+                self.renew_at = now.plus(retry::after_failed_renewal(self.terms.ttl, self.failures, random));
+            }
+            self.failures += 1;
+        }
+    }
+
+    /// Loses the lease at once; true if it was not over yet.
+    pub fn lose(&mut self, reason: Reason) -> bool {
+        let alive = matches!(self.state, State::Held | State::Jeopardy);
+        if alive {
+            self.state = State::Lost(reason);
+        }
+        alive
+    }
+
+    /// Whether a renewal command may still be written: the lease is neither over nor announced to be.
+    pub fn may_write(&self, now: Mono) -> bool {
+        matches!(self.state(now), State::Held | State::Jeopardy) && !self.announced
+    }
+
+    /// Gives the lease back; the state it was in at `now`.
+    pub fn release(&mut self, now: Mono) -> State {
+        let before = self.state(now);
+        if !matches!(self.state, State::Released) {
+            self.state = if let State::Lost(_) = before { before } else { State::Released };
+        }
+        before
+    }
+}

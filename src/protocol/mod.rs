@@ -1,0 +1,38 @@
+//! All decisions of the lock protocol, without I/O.
+//!
+//! Nothing here opens a socket, reads a clock, starts a thread or draws a random number: time comes in as [`Mono`],
+//! randomness as a `u64`, answers of masters as [`Answer`]. So the same code is enumerated in tests, simulated and run.
+//!
+//! ```text
+//!            start                       answers                  quorum before until?
+//!  Acquire ────────▶ Round (N masters) ──────────▶ Judgement ──┬─ yes ─▶ Lease: Held ⇄ Jeopardy ─▶ Lost
+//!     ▲                                                        │                 │
+//!     └───────────── Step::Sleep(until) ◀── contended, outage ─┘                 └─▶ Released
+//! ```
+//!
+//! Not covered by semantic versioning: it is public for the simulator, the benchmarks and the curious.
+
+pub mod acquire;
+pub mod command;
+pub mod fence;
+pub mod generation;
+pub mod health;
+pub mod layout;
+pub mod lease;
+pub mod owner;
+pub mod quorum;
+pub mod reap;
+pub mod retry;
+pub mod round;
+pub mod time;
+pub mod validity;
+
+pub use acquire::{Acquire, End, Step, Wait};
+pub use command::{Command, Operation};
+pub use layout::{Keys, NameError, Namespace};
+pub use lease::{Lease, Reason, State, Todo};
+pub use owner::{Owner, Token};
+pub use quorum::Quorum;
+pub use round::{Answer, Cause, Judgement, MasterView, Round, Rule};
+pub use time::Mono;
+pub use validity::Drift;

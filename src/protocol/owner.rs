@@ -1,0 +1,168 @@
+//! Who holds: a token per attempt, and the value that each master stores.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// 128 bits from the operating system, drawn anew for every attempt. `Debug` shows a fingerprint only.
+///
+/// Proof obligation: a token is used for one attempt only. A token kept over retries lets a late release delete a later
+/// vote (safety.md d2, 40 of 40).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Token([u8; 16]);
+
+impl Token {
+    /// A token of these bytes, which must come from the operating system.
+    pub fn from_bytes(bytes: [u8; 16]) -> Token {
+        Token(bytes)
+    }
+
+    /// Reads 32 lower-case hexadecimal digits.
+    pub fn from_hex(text: &str) -> Option<Token> {
+        if text.len() != 32 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return None;
+        }
+        Some(Token(u128::from_str_radix(text, 16).ok()?.to_be_bytes()))
+    }
+
+    fn hex(self) -> String {
+        format!("{:032x}", u128::from_be_bytes(self.0))
+    }
+
+    /// Eight hexadecimal digits of a hash of the token (FNV-1a): enough to tell holders apart, too few to guess it.
+    pub fn fingerprint(self) -> String {
+        fingerprint(self.hex().as_bytes())
+    }
+}
+
+/// Eight hexadecimal digits of the FNV-1a hash of `bytes`.
+fn fingerprint(bytes: &[u8]) -> String {
+    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3));
+    format!("{:08x}", (hash >> 32) as u32)
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Token(#{})", self.fingerprint())
+    }
+}
+
+/// The longest owner label in bytes.
+pub const MAX_LABEL: usize = 128;
+
+/// One attempt's identity: the token and what others may read beside it.
+///
+/// The value on master `i` is `token|i|label|since_ms`. The index makes two names of one server harmless: the second
+/// `SET NX` finds another value (safety.md e).
+#[derive(Clone)]
+pub struct Owner {
+    token: Token,
+    head: String,
+    tail: String,
+    label: Arc<str>,
+    since_ms: u64,
+}
+
+impl Owner {
+    /// An owner with the label `label` (already checked) that began at `since_ms`, milliseconds since 1970.
+    pub fn new(token: Token, label: &Arc<str>, since_ms: u64) -> Owner {
+        Owner { token, head: token.hex(), tail: format!("|{label}|{since_ms}"), label: label.clone(), since_ms }
+    }
+
+    /// The token of this attempt.
+    pub fn token(&self) -> Token {
+        self.token
+    }
+
+    /// The label.
+    pub fn label(&self) -> &Arc<str> {
+        &self.label
+    }
+
+    /// Milliseconds since 1970 at the begin of the attempt.
+    pub fn since_ms(&self) -> u64 {
+        self.since_ms
+    }
+
+    /// The token in hexadecimal, for the hand-over of a lock between processes.
+    pub fn secret_hex(&self) -> &str {
+        &self.head
+    }
+
+    /// Writes the value for master `i` into `out`, replacing what was there.
+    pub fn write_value(&self, i: usize, out: &mut String) {
+        out.clear();
+        out.push_str(&self.head);
+        out.push('|');
+        if i >= 10 {
+            out.push((b'0' + (i / 10) as u8) as char);
+        }
+        out.push((b'0' + (i % 10) as u8) as char);
+        out.push_str(&self.tail);
+    }
+
+    /// The value for master `i`.
+    pub fn value(&self, i: usize) -> String {
+        let mut out = String::with_capacity(self.head.len() + self.tail.len() + 3);
+        self.write_value(i, &mut out);
+        out
+    }
+
+    /// Whether `bytes` is this owner's value on master `i`, byte for byte.
+    pub fn owns(&self, i: usize, bytes: &[u8]) -> bool {
+        let mut digits = [b'|', b'0' + (i / 10) as u8, b'0' + (i % 10) as u8];
+        let index: &[u8] = if i >= 10 {
+            &digits
+        } else {
+            digits[1] = b'|';
+            &digits[1..]
+        };
+        let Some(rest) = bytes.strip_prefix(self.head.as_bytes()) else { return false };
+        let Some(rest) = rest.strip_prefix(index) else { return false };
+        rest == self.tail.as_bytes()
+    }
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Owner({:?}, {:?}, since {})", self.token, self.label, self.since_ms)
+    }
+}
+
+/// What a value found on a master says about its holder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// A redleash owner.
+    Owner {
+        /// The owner's label.
+        label: String,
+        /// Eight hexadecimal digits of the token's hash.
+        fingerprint: String,
+        /// Milliseconds since 1970 when the attempt began, by the holder's clock.
+        since_ms: u64,
+    },
+    /// The lock was revoked; its key stays until the lease of the former holder has ended.
+    Revoked,
+    /// Something that no redleash client wrote; the fingerprint of the value.
+    Foreign(String),
+}
+
+/// The prefix of the value that a forced release leaves.
+pub const REVOKED: &str = "revoked|";
+
+impl Holder {
+    /// Reads a stored value.
+    pub fn parse(value: &[u8]) -> Holder {
+        Self::parse_owner(value).unwrap_or_else(|| {
+            if value.starts_with(REVOKED.as_bytes()) { Holder::Revoked } else { Holder::Foreign(fingerprint(value)) }
+        })
+    }
+
+    fn parse_owner(value: &[u8]) -> Option<Holder> {
+        let text = std::str::from_utf8(value).ok()?;
+        let (token, rest) = text.split_once('|')?;
+        let (_index, rest) = rest.split_once('|')?;
+        let (label, since) = rest.rsplit_once('|')?;
+        let token = Token::from_hex(token)?;
+        Some(Holder::Owner { label: label.into(), fingerprint: token.fingerprint(), since_ms: since.parse().ok()? })
+    }
+}

@@ -1,0 +1,304 @@
+//! One command to every master, and what their answers decide.
+
+use super::generation::Generation;
+use super::owner::Holder;
+use super::quorum::Quorum;
+use super::time::Mono;
+use std::fmt;
+use std::time::Duration;
+
+/// Why a master gave no answer that counts. No variant carries a password or a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// No answer within the limit.
+    TimedOut,
+    /// It owes an older answer for longer than the limit, so nobody waits for it.
+    Hung,
+    /// There is no connection; the reason of the last failure to connect.
+    Down(String),
+    /// The connection broke before the answer came.
+    Broken(String),
+    /// The server refused the command.
+    Refused(String),
+    /// The server is a replica now.
+    ReadOnly,
+    /// The answer had an unexpected shape; the connection was closed.
+    Nonsense,
+    /// The fencing counter has reached its limit.
+    FenceRange,
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cause::TimedOut => write!(f, "no answer in time"),
+            Cause::Hung => write!(f, "hung: it owes an older answer"),
+            Cause::Down(why) => write!(f, "not connected: {why}"),
+            Cause::Broken(why) => write!(f, "connection lost: {why}"),
+            Cause::Refused(why) => write!(f, "refused the command: {why}"),
+            Cause::ReadOnly => write!(f, "is a read-only replica"),
+            Cause::Nonsense => write!(f, "gave an answer that makes no sense; the connection was closed"),
+            Cause::FenceRange => write!(f, "its fencing counter is at its limit"),
+        }
+    }
+}
+
+/// What one master said to one command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It did what was asked. For a vote: it wrote our value in this round and is not in quarantine. Carries the fencing
+    /// counter where one was asked for.
+    Yes(Option<u64>),
+    /// The key holds somebody else's value, with this remaining ttl where it was told.
+    Held(Option<Duration>),
+    /// The key is absent.
+    Missing,
+    /// `SET NX` said no, yet the key reads as nothing: it has another type, or has just expired.
+    Unclear,
+    /// The key was written, but the generation is not the one that this connection knew: no vote.
+    Stale,
+    /// The master lost its memory not long ago; it votes again after this time.
+    Quarantined(Duration),
+    /// The key is of another kind; its type.
+    Conflict(String),
+    /// Other clients of this master use another deployment (`max_lease_ms:cluster:N:q`); theirs.
+    Mismatch(String),
+    /// What a status query found.
+    View(Box<MasterView>),
+    /// Asked whether it is new and empty: it is not. Its generation, and its number of keys.
+    Settled(Option<String>, u64),
+    /// Nothing that counts.
+    Failed(Cause),
+}
+
+/// What one master knows of a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MasterView {
+    /// Who holds the key there; `None` if it is free.
+    pub holder: Option<Holder>,
+    /// The type of the key where it is not a string.
+    pub foreign_type: Option<String>,
+    /// The key's remaining life; `None` if it has none or there is no key.
+    pub ttl: Option<Duration>,
+    /// The fencing counter.
+    pub fence: Option<u64>,
+    /// The master's generation.
+    pub generation: Option<Generation>,
+    /// The master's clock, microseconds since 1970.
+    pub time_us: u64,
+}
+
+/// When a round is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// At the quorum-th yes, or when a quorum is out of reach.
+    Quorum,
+    /// When every master that is waited for has answered.
+    All,
+}
+
+/// What the answers of an acquiring or extending round amount to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Judgement {
+    /// A quorum of votes in time.
+    Granted,
+    /// A quorum of votes, but the validity was over.
+    TooSlow,
+    /// So many masters hold somebody else's key that there is no quorum for us; the smallest ttl told.
+    Held(Option<Duration>),
+    /// Votes are split among clients: nobody has a quorum.
+    Split,
+    /// So many masters have no key of ours (nor of anybody) that there is no quorum for us.
+    Missing,
+    /// Plain commands cannot tell why; ask again with the full script, at once.
+    Unclear,
+    /// Too many masters are in quarantine; when enough of them vote again.
+    Quarantined(Duration),
+    /// The key is of another kind on master `.0`; its type.
+    Conflict(usize, String),
+    /// Master `.0` belongs to another deployment; theirs.
+    Mismatch(usize, String),
+    /// Too few masters answered.
+    NoQuorum,
+}
+
+/// The answers to one command, and whether they have decided it. At most one answer per master counts.
+#[derive(Clone, Debug)]
+pub struct Round {
+    quorum: Quorum,
+    rule: Rule,
+    awaited: u32,
+    sent: u32,
+    yes: u32,
+    answers: Vec<Option<(Answer, Mono)>>,
+    decided: bool,
+    open: bool,
+}
+
+impl Round {
+    /// A round to all masters of `quorum` that ends by `rule`.
+    pub fn new(quorum: Quorum, rule: Rule) -> Round {
+        Round {
+            quorum,
+            rule,
+            awaited: quorum.all(),
+            sent: 0,
+            yes: 0,
+            answers: vec![None; quorum.masters()],
+            decided: false,
+            open: true,
+        }
+    }
+
+    /// Notes that the command was handed to the connection of master `i`.
+    pub fn note_sent(&mut self, i: usize) {
+        self.sent |= 1 << i;
+    }
+
+    /// The masters to whose connection the command was handed.
+    pub fn sent(&self) -> u32 {
+        self.sent
+    }
+
+    /// Notes that nobody waits for master `i`; true if this decides the round.
+    pub fn do_not_await(&mut self, i: usize) -> bool {
+        self.awaited &= !(1 << i);
+        self.decide()
+    }
+
+    /// Takes the answer of master `i`; true if it decides the round. A second answer of the same master is dropped; a
+    /// late one is a wider margin.
+    pub fn on_answer(&mut self, i: usize, answer: Answer, now: Mono) -> bool {
+        let Some(slot) = self.answers.get_mut(i) else { return false };
+        if slot.is_some() {
+            return false;
+        }
+        if matches!(answer, Answer::Yes(_)) {
+            self.yes |= 1 << i;
+        }
+        self.awaited &= !(1 << i);
+        *slot = Some((answer, now));
+        self.decide()
+    }
+
+    fn decide(&mut self) -> bool {
+        let waiting = self.awaited.count_ones() as usize;
+        let yes = self.yes.count_ones() as usize;
+        let over = match self.rule {
+            Rule::Quorum => self.quorum.reached(yes) || yes + waiting < self.quorum.votes(),
+            Rule::All => waiting == 0,
+        };
+        let now_decided = over && !self.decided;
+        self.decided |= over;
+        now_decided
+    }
+
+    /// Whether the round is decided.
+    pub fn is_decided(&self) -> bool {
+        self.decided
+    }
+
+    /// Whether the attempt behind this round still goes on: only then may a command be sent again.
+    pub fn is_open(&self) -> bool {
+        self.open
+    }
+
+    /// Ends the attempt behind this round: nothing of it is sent again.
+    pub fn close(&mut self) {
+        self.open = false;
+    }
+
+    /// The number of masters that said yes, late ones included.
+    pub fn yes(&self) -> usize {
+        self.yes.count_ones() as usize
+    }
+
+    /// The masters that said yes.
+    pub fn yes_mask(&self) -> u32 {
+        self.yes
+    }
+
+    /// Whether a quorum said yes.
+    pub fn reached(&self) -> bool {
+        self.quorum.reached(self.yes())
+    }
+
+    /// The answers so far, by master.
+    pub fn answers(&self) -> &[Option<(Answer, Mono)>] {
+        &self.answers
+    }
+
+    /// The fencing counters that came with the yes answers, by master.
+    pub fn counters(&self) -> Vec<Option<u64>> {
+        let counter = |a: &Option<(Answer, Mono)>| match a {
+            Some((Answer::Yes(c), _)) => *c,
+            _ => None,
+        };
+        self.answers.iter().map(counter).collect()
+    }
+
+    fn count(&self, pred: impl Fn(&Answer) -> bool) -> usize {
+        self.answers.iter().flatten().filter(|(a, _)| pred(a)).count()
+    }
+
+    /// Whether so many masters hold somebody else's key that our value can have no quorum any more.
+    pub fn taken(&self) -> bool {
+        self.quorum.out_of_reach(self.count(|a| matches!(a, Answer::Held(_))))
+    }
+
+    /// Whether so many masters have somebody else's key or none that our value can have no quorum any more.
+    pub fn gone(&self) -> bool {
+        self.quorum.out_of_reach(self.count(|a| matches!(a, Answer::Held(_) | Answer::Missing)))
+    }
+
+    /// What the answers amount to, at `end`, for a grant that would be valid until `until`.
+    ///
+    /// Proof obligation (the vote rule): a vote is a `Yes` of *this* round, at most one per master, none from quarantine
+    /// (the scripts and the comparison of the generation see to it), and the quorum was complete before `until`. `end` is
+    /// read after the last vote was, so `end < until` is the stricter test.
+    pub fn judge(&self, end: Mono, until: Mono) -> Judgement {
+        let n_if = |pred: fn(&Answer) -> bool| self.count(pred);
+        if self.reached() {
+            return if end < until { Judgement::Granted } else { Judgement::TooSlow };
+        }
+        for (i, answer) in self.answers.iter().enumerate() {
+            match answer {
+                Some((Answer::Conflict(kind), _)) => return Judgement::Conflict(i, kind.clone()),
+                Some((Answer::Mismatch(theirs), _)) => return Judgement::Mismatch(i, theirs.clone()),
+                _ => {}
+            }
+        }
+        if self.taken() {
+            return Judgement::Held(self.smallest_ttl());
+        }
+        if n_if(|a| matches!(a, Answer::Stale | Answer::Unclear)) > 0 {
+            return Judgement::Unclear;
+        }
+        if let Some(wait) = self.quarantine_wait() {
+            return Judgement::Quarantined(wait);
+        }
+        if self.gone() {
+            return Judgement::Missing;
+        }
+        let failed = n_if(|a| matches!(a, Answer::Failed(_))) + self.answers.iter().filter(|a| a.is_none()).count();
+        if !self.quorum.out_of_reach(failed) && n_if(|a| matches!(a, Answer::Held(_))) > 0 {
+            return Judgement::Split;
+        }
+        Judgement::NoQuorum
+    }
+
+    fn smallest_ttl(&self) -> Option<Duration> {
+        let ttl = |(a, _): &(Answer, Mono)| if let Answer::Held(ttl) = a { *ttl } else { None };
+        self.answers.iter().flatten().filter_map(ttl).min()
+    }
+
+    /// If the masters in quarantine are what stands between us and a quorum: when enough of them vote again.
+    fn quarantine_wait(&self) -> Option<Duration> {
+        let wait = |(a, _): &(Answer, Mono)| if let Answer::Quarantined(d) = a { Some(*d) } else { None };
+        let mut waits: Vec<Duration> = self.answers.iter().flatten().filter_map(wait).collect();
+        waits.sort_unstable();
+        let other_votes = self.count(|a| matches!(a, Answer::Yes(_) | Answer::Held(_)));
+        let needed = self.quorum.votes().checked_sub(other_votes).filter(|k| *k > 0)?;
+        waits.get(needed - 1).copied()
+    }
+}

@@ -1,0 +1,46 @@
+//! How long a granted round may be relied on.
+
+use super::time::{Mono, nanos};
+use std::time::Duration;
+
+/// The assumed bound on the relative rate error between the client's clock and a master's, in parts per million.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drift(u32);
+
+/// Slack on top of the relative drift: Redis expires to the millisecond (safety.md 5).
+pub const SLACK: Duration = Duration::from_millis(2);
+
+impl Drift {
+    /// One per cent, as all Redlock ports have it.
+    pub const DEFAULT: Drift = Drift(10_000);
+
+    /// A drift of `ppm` parts per million; `None` above 500 000.
+    pub fn from_ppm(ppm: u32) -> Option<Drift> {
+        (ppm <= 500_000).then_some(Drift(ppm))
+    }
+
+    /// Parts per million.
+    pub fn ppm(self) -> u32 {
+        self.0
+    }
+
+    /// `d * (1 - drift)`, rounded down.
+    pub fn shorten(self, d: Duration) -> Duration {
+        let kept = u128::from(nanos(d)) * u128::from(1_000_000 - self.0) / 1_000_000;
+        Duration::from_nanos(kept as u64)
+    }
+
+    /// `d * (1 + 2 * drift)`, rounded up: what a master waits so that every client's `d` is over.
+    pub fn lengthen(self, d: Duration) -> Duration {
+        let total = (u128::from(nanos(d)) * (1_000_000 + 2 * u128::from(self.0))).div_ceil(1_000_000);
+        Duration::from_nanos(u64::try_from(total).unwrap_or(u64::MAX))
+    }
+}
+
+/// `start + ttl * (1 - drift) - 2 ms`: the moment after which a round begun at `start` is not relied on.
+///
+/// Proof obligation: `start` is read before the first byte of the round is sent. A master sets its expiry after that and
+/// its clock runs at most `drift` faster than ours, so our key is there until this moment (safety.md 2.2, case i).
+pub fn until(start: Mono, ttl: Duration, drift: Drift) -> Mono {
+    start.plus(drift.shorten(ttl)).minus(SLACK).max(start)
+}
