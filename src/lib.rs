@@ -1,4 +1,68 @@
-//! redleash
+//! A synchronous, blocking distributed-lock client: Redlock over N independent Redis masters, a lease watchdog per held
+//! lock, RAII guards, no async runtime.
+//!
+//! # What this is not
+//!
+//! A lock with a lease is not a mutex. Whoever holds it has it until a deadline; a process that is paused beyond that
+//! deadline is not stopped by any lock. [`LockGuard::check`] tells without I/O whether the lease is still held, and a
+//! [fencing token](LockGuard::fencing_token) lets the resource itself refuse a late writer. What a configuration protects
+//! against, and what not, [`Client::guarantees`] says in words.
+//!
+//! # Use
+//!
+//! ```no_run
+//! # fn main() -> Result<(), redleash::Error> {
+//! let client = redleash::Client::builder()
+//!     .nodes(["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"])
+//!     .build()?;
+//! let guard = client.lock("orders/42").acquire()?; // renewed until it is dropped
+//! guard.check()?;                                  // still ours?
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! New masters cast no votes for `max_lease`, unless [`Client::init`] settles them.
+//!
+//! # Logs
+//!
+//! Through the `log` crate. `error`: a lock was lost, a callback panicked. `warn`: a renewal failed and is tried again; a
+//! setting that costs safety. `info`: nothing. `debug`: connections made and lost. `trace`: every round that was not granted.
+//! Passwords and tokens appear at no level.
+//!
+//! # Forks
+//!
+//! In a forked child every guard of the parent is lost, releases nothing, and the client refuses to work: build a new one.
+
 #![forbid(unsafe_code)]
+#![deny(missing_docs)]
+#![warn(missing_debug_implementations)]
+
+#[cfg(not(unix))]
+compile_error!("redleash runs on Unix only: it polls file descriptors");
+
+mod client;
+mod engine;
+mod guarantees;
+mod guard;
+mod handle;
+mod lock;
+mod options;
 #[doc(hidden)]
 pub mod protocol;
+mod reentrant;
+mod status;
+mod sys;
+mod wire;
+
+pub use client::{Client, ClientBuilder, CloseReport, InitReport};
+pub use crossbeam_channel;
+pub use engine::error::{ConfigError, Error, Lost, MasterReport, Said, Tally};
+pub use engine::held::Release;
+pub use guarantees::Guarantees;
+pub use guard::LockGuard;
+pub use handle::Handle;
+pub use lock::Lock;
+pub use options::{Lease, MIN_TTL, Options, Retry};
+pub use protocol::{Reason, State};
+pub use reentrant::{ReentrantGuard, ReentrantLock};
+pub use status::{MasterStatus, Revoked, Status};

@@ -134,7 +134,7 @@ impl Acquire {
                 self.contended(now, pause)
             }
             Judgement::Split | Judgement::Missing | Judgement::Unclear => {
-                self.contended(now, retry::after_split(self.slowest, random))
+                self.contended(now, retry::after_split(self.slowest, 0, self.plan.backoff.cap, random))
             }
             Judgement::TooSlow => self.outage(End::TooSlow, now, Duration::ZERO, random),
             Judgement::NoQuorum => self.outage(End::NoQuorum, now, Duration::ZERO, random),

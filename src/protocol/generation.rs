@@ -67,6 +67,7 @@ impl Generation {
         let (block, nonce) = rest.rsplit_once(':')?;
         let hex = |s: &str| s.bytes().all(|b| b.is_ascii_hexdigit());
         (hex(run_id) && hex(nonce) && !nonce.is_empty() && block.split(':').count() == 4).then_some(())?;
+        ready.bytes().all(|b| b.is_ascii_digit()).then_some(())?;
         Some(Generation { run_id: run_id.into(), ready_at_us: ready.parse().ok()?, block: block.into() })
     }
 }

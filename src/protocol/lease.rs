@@ -30,6 +30,8 @@ pub enum Reason {
     Forked,
     /// The watchdog of this lease panicked.
     WatchdogPanic,
+    /// The client was closed while the lock was held; nobody renews it any more.
+    Closed,
 }
 
 impl fmt::Display for Reason {
@@ -41,6 +43,7 @@ impl fmt::Display for Reason {
             Reason::MaxHold => "the longest permitted hold is over",
             Reason::Forked => "this process is a fork of the one that holds the lock",
             Reason::WatchdogPanic => "the watchdog thread panicked",
+            Reason::Closed => "the client was closed while the lock was held",
         })
     }
 }
@@ -80,6 +83,7 @@ pub struct Extension {
     /// The ttl that the round asks for.
     pub ttl: Duration,
     until: Mono,
+    number: u64,
 }
 
 impl Extension {
@@ -102,6 +106,9 @@ pub struct Terms {
     pub max_hold: Option<Duration>,
 }
 
+/// How many extensions that were not counted are told apart.
+const KEPT: usize = 32;
+
 /// The state machine of one lease. Every method takes the time; none blocks.
 #[derive(Clone, Debug)]
 pub struct Lease {
@@ -112,6 +119,13 @@ pub struct Lease {
     failures: u32,
     state: State,
     announced: bool,
+    /// How many extensions were begun.
+    begun: u64,
+    /// The number of the last extension that counted.
+    counted: u64,
+    /// The extensions begun after the last counted one: each may have cut the life of a key short. Only those below all
+    /// that were begun after them, so the deadlines rise.
+    later: Vec<Extension>,
 }
 
 impl Lease {
@@ -125,6 +139,9 @@ impl Lease {
             failures: 0,
             state: State::Held,
             announced: false,
+            begun: 0,
+            counted: 0,
+            later: Vec::new(),
         };
         lease.until = lease.capped(validity::until(start, terms.ttl, terms.drift));
         lease.plan_renewal(start);
@@ -135,8 +152,11 @@ impl Lease {
         self.terms.max_hold.map_or(until, |d| until.min(self.granted.plus(d)))
     }
 
+    /// After a third of the ttl, or half of the validity where the drift is great; never if it could not move the deadline.
     fn plan_renewal(&mut self, start: Mono) {
-        self.renew_at = if self.terms.renew { start.plus(self.terms.ttl / 3) } else { Mono::NEVER };
+        let pause = (self.terms.ttl / 3).min(self.terms.drift.shorten(self.terms.ttl) / 2);
+        let at_cap = self.terms.max_hold.is_some_and(|d| self.until >= self.granted.plus(d));
+        self.renew_at = if self.terms.renew && !at_cap { start.plus(pause) } else { Mono::NEVER };
     }
 
     /// When the lease ends unless it is extended; [`Mono::ZERO`] once it is lost or released.
@@ -172,9 +192,22 @@ impl Lease {
         }
     }
 
-    /// How long before its deadline the end of a lease is announced: `max(20 ms, ttl / 100)`.
+    /// How long before its deadline the end of a lease is announced: `max(20 ms, ttl / 100)`, at most a quarter of the
+    /// validity. The shortest ttl that may set the deadline counts: the notice of a long lease is longer than a short one.
     pub fn notice(&self) -> Duration {
-        (self.terms.ttl / 100).max(Duration::from_millis(20))
+        let ttl = self.later.iter().map(|e| e.ttl).fold(self.terms.ttl, Duration::min);
+        (ttl / 100).max(Duration::from_millis(20)).min(self.terms.drift.shorten(ttl) / 4)
+    }
+
+    /// When [`Lease::poll`] has something to say next; `None` if it has nothing any more.
+    pub fn next_due(&self) -> Option<Mono> {
+        let alive = matches!(self.state, State::Held | State::Jeopardy) && !self.announced;
+        alive.then(|| self.until.minus(self.notice()).min(self.renew_at))
+    }
+
+    /// Whether the holder has given the lease back.
+    pub fn is_released(&self) -> bool {
+        self.state == State::Released
     }
 
     /// What is due at `now`.
@@ -195,8 +228,7 @@ impl Lease {
         Todo::Wait(announce_at.min(self.renew_at))
     }
 
-    /// Begins an extension at `start` with `ttl`; `None` if the lease is over, its end was announced, or it ends by its
-    /// longest hold anyway.
+    /// Begins an extension at `start` with `ttl`; `None` if the lease is over or its end was announced.
     ///
     /// Proof obligation: an extension may shorten a key's life on any master that it reaches, so the deadline is lowered
     /// to the new one *before* the first byte is sent; it is raised only when a quorum has answered.
@@ -206,19 +238,35 @@ impl Lease {
         }
         let until = self.capped(validity::until(start, ttl, self.terms.drift));
         self.until = self.until.min(until);
-        Some(Extension { start, ttl, until })
+        self.begun += 1;
+        let full = self.later.len() >= KEPT;
+        let extension = Extension { start, ttl, until, number: self.begun };
+        self.later.retain(|e| e.until < until);
+        match self.later.last_mut() {
+            // Bounded memory: an earlier deadline under a later number only lowers what others may raise.
+            Some(last) if full => last.number = extension.number,
+            _ => self.later.push(extension),
+        }
+        Some(extension)
     }
 
-    /// Ends an extension whose quorum was complete at `end`; true if the lease goes on until the new deadline.
+    /// Ends an extension whose quorum was complete at `end`, which must be read after its last answer; true if the lease
+    /// goes on: until this extension's deadline, that of one begun after it if that is earlier, or, if one begun after it
+    /// was counted before, as it was.
     ///
     /// Proof obligation: `end < until_old`. Then the intervals of the rounds overlap and nobody else was granted in
     /// between (safety.md 2.2). Missed once, the lease is lost for good: even a key that still reads as ours may have
     /// been written again by a straggler after somebody else's hold (2.3).
     pub fn extended(&mut self, extension: Extension, end: Mono) -> bool {
-        if !matches!(self.state(end), State::Held | State::Jeopardy) || self.announced || end >= extension.until {
+        if !matches!(self.state(end), State::Held | State::Jeopardy) || self.announced {
             return false;
         }
-        self.until = self.until.max(extension.until);
+        if extension.number <= self.counted {
+            return true;
+        }
+        self.counted = extension.number;
+        self.later.retain(|e| e.number > extension.number);
+        self.until = self.later.iter().map(|e| e.until).fold(extension.until, Mono::min);
         self.terms.ttl = extension.ttl;
         self.state = State::Held;
         self.failures = 0;
@@ -231,7 +279,10 @@ impl Lease {
         if matches!(self.state, State::Held | State::Jeopardy) {
             self.state = State::Jeopardy;
             if self.terms.renew {
-                self.renew_at = now.plus(retry::after_failed_renewal(self.terms.ttl, self.failures, random));
+                // Half of the time that is left at most, so that no try is left out because a pause was drawn too long.
+                let left = self.until.minus(self.notice()).since(now);
+                let pause = retry::after_failed_renewal(self.terms.ttl, self.failures, random);
+                self.renew_at = now.plus(pause.min((left / 2).max(Duration::from_millis(1))));
             }
             self.failures += 1;
         }

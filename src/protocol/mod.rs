@@ -36,3 +36,6 @@ pub use quorum::Quorum;
 pub use round::{Answer, Cause, Judgement, MasterView, Round, Rule};
 pub use time::Mono;
 pub use validity::Drift;
+
+#[cfg(test)]
+mod tests;

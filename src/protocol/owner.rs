@@ -18,7 +18,7 @@ impl Token {
 
     /// Reads 32 lower-case hexadecimal digits.
     pub fn from_hex(text: &str) -> Option<Token> {
-        if text.len() != 32 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
+        if text.len() != 32 || !text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
             return None;
         }
         Some(Token(u128::from_str_radix(text, 16).ok()?.to_be_bytes()))

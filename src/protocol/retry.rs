@@ -32,19 +32,23 @@ impl Backoff {
         let grown = (0..attempt.min(16)).fold(self.max, |d, _| d.saturating_mul(3) / 2);
         let pause = between(self.min, grown.min(self.cap).max(self.min), random);
         match hint {
-            Some(ttl) => pause.min(ttl + between(Duration::from_millis(1), self.min, random)),
+            Some(ttl) => pause.min(ttl.saturating_add(between(Duration::from_millis(1), self.min, random))),
             None => pause,
         }
     }
 }
 
-/// The pause after a split vote: uniform in `0..=3 * slowest`, where `slowest` is the longest round seen.
-pub fn after_split(slowest: Duration, random: u64) -> Duration {
-    between(Duration::ZERO, slowest.saturating_mul(3), random)
+/// The pause after a split vote: uniform in `0..=3 * slowest`, where `slowest` is the longest round seen, doubled per split
+/// in a row (`splits` before this one), at most `cap`.
+///
+/// A split need not be a race: a holder whose other masters are down looks the same for as long as it holds.
+pub fn after_split(slowest: Duration, splits: u32, cap: Duration, random: u64) -> Duration {
+    let first = slowest.max(Duration::from_micros(50)).saturating_mul(3);
+    between(Duration::ZERO, first.saturating_mul(1 << splits.min(20)).min(cap), random)
 }
 
-/// The pause before a failed renewal is tried again: full jitter below `max(50 ms, ttl / 60)`, doubled per failure, at
-/// most `ttl / 10`.
+/// The pause before a failed renewal is tried again: uniform in a quarter to the whole of `max(50 ms, ttl / 60)`,
+/// doubled per failure, at most `ttl / 10`.
 pub fn after_failed_renewal(ttl: Duration, failures: u32, random: u64) -> Duration {
     let first = (ttl / 60).max(Duration::from_millis(50));
     let high = first.saturating_mul(1 << failures.min(8)).min(ttl / 10);

@@ -91,7 +91,7 @@ pub struct MasterView {
 /// When a round is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// At the quorum-th yes, or when a quorum is out of reach.
+    /// At the quorum-th yes, or when a quorum is out of reach and it is clear whether by contention or by an outage.
     Quorum,
     /// When every master that is waited for has answered.
     All,
@@ -183,14 +183,21 @@ impl Round {
 
     fn decide(&mut self) -> bool {
         let waiting = self.awaited.count_ones() as usize;
-        let yes = self.yes.count_ones() as usize;
         let over = match self.rule {
-            Rule::Quorum => self.quorum.reached(yes) || yes + waiting < self.quorum.votes(),
+            Rule::Quorum => self.reached() || (!self.quorum.reached(self.yes() + waiting) && self.is_clear(waiting)),
             Rule::All => waiting == 0,
         };
         let now_decided = over && !self.decided;
         self.decided |= over;
         now_decided
+    }
+
+    /// Whether it is clear why there is no quorum: everybody has answered, others hold the key, or too few masters are
+    /// there to vote at all. While a minority is away, the first refusal makes a quorum impossible; only the answers that
+    /// are still due tell contention from an outage.
+    fn is_clear(&self, waiting: usize) -> bool {
+        let alive = self.count(|a| matches!(a, Answer::Yes(_)) || may_change(a));
+        waiting == 0 || self.gone() || !self.quorum.reached(alive + waiting)
     }
 
     /// Whether the round is decided.
@@ -254,24 +261,19 @@ impl Round {
     /// What the answers amount to, at `end`, for a grant that would be valid until `until`.
     ///
     /// Proof obligation (the vote rule): a vote is a `Yes` of *this* round, at most one per master, none from quarantine
-    /// (the scripts and the comparison of the generation see to it), and the quorum was complete before `until`. `end` is
-    /// read after the last vote was, so `end < until` is the stricter test.
+    /// (the scripts and the comparison of the generation see to it), and the quorum was complete before `until`, by
+    /// `end` and by the times of the votes: a vote can come in between the reading of `end` and this call.
     pub fn judge(&self, end: Mono, until: Mono) -> Judgement {
-        let n_if = |pred: fn(&Answer) -> bool| self.count(pred);
-        if self.reached() {
-            return if end < until { Judgement::Granted } else { Judgement::TooSlow };
-        }
-        for (i, answer) in self.answers.iter().enumerate() {
-            match answer {
-                Some((Answer::Conflict(kind), _)) => return Judgement::Conflict(i, kind.clone()),
-                Some((Answer::Mismatch(theirs), _)) => return Judgement::Mismatch(i, theirs.clone()),
-                _ => {}
-            }
+        if let Some(complete) = self.complete_at() {
+            return if end.max(complete) < until { Judgement::Granted } else { Judgement::TooSlow };
         }
         if self.taken() {
             return Judgement::Held(self.smallest_ttl());
         }
-        if n_if(|a| matches!(a, Answer::Stale | Answer::Unclear)) > 0 {
+        if let Some(misfit) = self.misfit() {
+            return misfit;
+        }
+        if self.count(|a| matches!(a, Answer::Stale | Answer::Unclear)) > 0 {
             return Judgement::Unclear;
         }
         if let Some(wait) = self.quarantine_wait() {
@@ -280,11 +282,29 @@ impl Round {
         if self.gone() {
             return Judgement::Missing;
         }
-        let failed = n_if(|a| matches!(a, Answer::Failed(_))) + self.answers.iter().filter(|a| a.is_none()).count();
-        if !self.quorum.out_of_reach(failed) && n_if(|a| matches!(a, Answer::Held(_))) > 0 {
+        let held = self.count(|a| matches!(a, Answer::Held(_)));
+        if held > 0 && self.quorum.reached(self.yes() + held) {
             return Judgement::Split;
         }
         Judgement::NoQuorum
+    }
+
+    /// When the quorum was complete.
+    pub fn complete_at(&self) -> Option<Mono> {
+        let times = || self.answers.iter().flatten().filter(|(a, _)| matches!(a, Answer::Yes(_))).map(|(_, at)| *at);
+        times().filter(|t| self.quorum.reached(times().filter(|other| other <= t).count())).min()
+    }
+
+    /// If keys of another kind or other deployments alone prevent a quorum: the first of them. A minority of such masters
+    /// is no worse than a minority that is down.
+    fn misfit(&self) -> Option<Judgement> {
+        let misfit = |(i, a): (usize, &Option<(Answer, Mono)>)| match a {
+            Some((Answer::Conflict(kind), _)) => Some(Judgement::Conflict(i, kind.clone())),
+            Some((Answer::Mismatch(theirs), _)) => Some(Judgement::Mismatch(i, theirs.clone())),
+            _ => None,
+        };
+        let mut misfits = self.answers.iter().enumerate().filter_map(misfit);
+        self.quorum.out_of_reach(misfits.clone().count()).then(|| misfits.next())?
     }
 
     fn smallest_ttl(&self) -> Option<Duration> {
@@ -292,13 +312,18 @@ impl Round {
         self.answers.iter().flatten().filter_map(ttl).min()
     }
 
-    /// If the masters in quarantine are what stands between us and a quorum: when enough of them vote again.
+    /// If the masters in quarantine alone prevent a quorum, whatever the others say: when enough of them vote again.
     fn quarantine_wait(&self) -> Option<Duration> {
         let wait = |(a, _): &(Answer, Mono)| if let Answer::Quarantined(d) = a { Some(*d) } else { None };
         let mut waits: Vec<Duration> = self.answers.iter().flatten().filter_map(wait).collect();
         waits.sort_unstable();
-        let other_votes = self.count(|a| matches!(a, Answer::Yes(_) | Answer::Held(_)));
-        let needed = self.quorum.votes().checked_sub(other_votes).filter(|k| *k > 0)?;
+        let others = self.quorum.masters() - waits.len();
+        let needed = self.quorum.votes().checked_sub(others).filter(|k| *k > 0)?;
         waits.get(needed - 1).copied()
     }
+}
+
+/// Whether the master has no vote for us now, and is there: who holds the key, or that nobody does, may change.
+fn may_change(answer: &Answer) -> bool {
+    matches!(answer, Answer::Held(_) | Answer::Missing | Answer::Stale | Answer::Unclear)
 }

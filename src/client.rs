@@ -1,0 +1,466 @@
+//! The client: masters in, lock handles out.
+
+use crate::engine::core::Engine;
+use crate::engine::error::{Error, Tally};
+use crate::engine::settings::{Settings, Terms};
+use crate::guarantees::Guarantees;
+use crate::guard::LockGuard;
+use crate::handle::Handle;
+use crate::lock::Lock;
+use crate::options::{Lease, MIN_TTL, Options, Retry, check_label, check_ttl};
+use crate::protocol::generation::{Deployment, valid_cluster};
+use crate::protocol::quorum::MAX_MASTERS;
+use crate::protocol::time::millis_up;
+use crate::protocol::{Drift, Namespace, Operation, Quorum};
+use crate::reentrant::ReentrantLock;
+use crate::status::{Revoked, Status};
+use crate::sys;
+use crate::wire::master::Address;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A client of N independent Redis masters. Cheap to clone; clones share connections and threads.
+///
+/// The threads end with [`close`](Client::close), or by themselves when the last handle and the last guard are gone.
+#[derive(Clone)]
+pub struct Client {
+    engine: Arc<Engine>,
+    terms: Arc<Terms>,
+}
+
+impl Client {
+    /// Settings of a new client.
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::default()
+    }
+
+    /// The lock `name`: 1 to 512 bytes without braces and control characters. A wrong name is an error of the first
+    /// call that acquires.
+    pub fn lock(&self, name: &str) -> Lock {
+        Lock::new(&self.engine, name, &self.terms)
+    }
+
+    /// The lock `name`, for a thread that may acquire it again while it holds it.
+    pub fn reentrant_lock(&self, name: &str) -> ReentrantLock {
+        ReentrantLock::new(self.lock(name))
+    }
+
+    /// Settles a new deployment, so that its masters vote at once instead of after a quarantine. Run it once, when the
+    /// masters are new.
+    ///
+    /// It rests on one assumption that no program can check: **no lease has been held on these masters for the last
+    /// `max_lease`**. So it is refused unless all masters answer, none has a generation, and all are empty.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotBlank`] if a master has been used before, [`Error::NoQuorum`] if not all of them answer.
+    pub fn init(&self) -> Result<InitReport, Error> {
+        let tally = self.engine.init()?;
+        Ok(InitReport { tally, max_lease: self.engine.settings.max_lease })
+    }
+
+    /// Takes over a lock that another process of this machine gave up with
+    /// [`LockGuard::into_handle`](crate::LockGuard::into_handle); the guard renews it from now on.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoQuorum`] if it was adopted or lost meanwhile, or too few masters answer; [`Error::TooSlow`] if the old
+    /// lease has ended.
+    pub fn adopt(&self, handle: Handle) -> Result<LockGuard, Error> {
+        let keys = self.engine.settings.namespace.keys(&handle.name);
+        let keys = Arc::new(keys.map_err(|e| Error::config("name", e.to_string()))?);
+        let held = self.engine.adopt(&keys, &self.terms, handle.owner, handle.until, handle.fence)?;
+        Ok(LockGuard::new(held))
+    }
+
+    /// What every master knows of the lock `name`. Writes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] for a wrong name. Masters that do not answer are part of the report.
+    pub fn status(&self, name: &str) -> Result<Status, Error> {
+        let lock = self.lock(name);
+        let round = self.engine.ask_all(lock.keys()?.clone(), Operation::Status)?;
+        Ok(Status::of(name, self.engine.settings.quorum.votes(), &self.engine.labels, &round))
+    }
+
+    /// Takes the lock `name` away from whoever holds it. The holder finds out at its next renewal or
+    /// [`verify`](crate::LockGuard::verify). Nobody else is granted before its lease would have ended, so a holder that
+    /// asks `check` is alone to the end. Raises the fencing counter.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoQuorum`] if too few masters answer.
+    pub fn force_release(&self, name: &str) -> Result<Revoked, Error> {
+        let lock = self.lock(name);
+        let round = self.engine.ask_all(lock.keys()?.clone(), Operation::Revoke)?;
+        Revoked::of(&self.engine, name, &round)
+    }
+
+    /// What this configuration protects against, and what not, in words.
+    pub fn guarantees(&self) -> Guarantees {
+        Guarantees::of(&self.engine.settings)
+    }
+
+    /// Ends the client: locks still held are reported lost to their holders (and end on the masters with their ttl), every
+    /// other call fails from here on, and all threads end. Waits for them for at most `limit`.
+    pub fn close(&self, limit: Duration) -> CloseReport {
+        if self.engine.is_forked() {
+            return CloseReport { unreleased: Vec::new(), threads_left: 0 };
+        }
+        let (unreleased, threads_left) = self.engine.close(limit);
+        CloseReport { unreleased, threads_left }
+    }
+
+    /// Releases that could not be delivered: how many are being tried again, and how many were left to their ttl.
+    pub fn undelivered(&self) -> (usize, u64) {
+        self.engine.reaper.counts()
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("nodes", &self.engine.labels).finish_non_exhaustive()
+    }
+}
+
+/// What [`Client::init`] did.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct InitReport {
+    /// What every master said.
+    pub tally: Tally,
+    /// For how long no lease may have been held on these masters before.
+    pub max_lease: Duration,
+}
+
+impl fmt::Display for InitReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} masters settled; this assumes that no lease has been held on them for the last {:?}",
+            self.tally.masters.len(),
+            self.max_lease
+        )
+    }
+}
+
+/// What [`Client::close`] found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CloseReport {
+    /// The names of the locks that were still held.
+    pub unreleased: Vec<String>,
+    /// Threads that had not ended in time.
+    pub threads_left: usize,
+}
+
+/// Settings of a [`Client`]; checked once, by [`build`](ClientBuilder::build), with an error that names the field.
+#[derive(Clone, Debug)]
+pub struct ClientBuilder {
+    nodes: Vec<Secret>,
+    namespace: String,
+    deployment: String,
+    ttl: Duration,
+    drift: f64,
+    retry: Option<Retry>,
+    master_limit: Option<Duration>,
+    round_limit: Option<Duration>,
+    connection_limit: Duration,
+    connect_limit: Duration,
+    fault_margin: usize,
+    max_lease: Duration,
+    quarantine: Option<bool>,
+    for_tests: bool,
+    outage_patience: Duration,
+    lanes: usize,
+    pool_size: u32,
+    label: Option<String>,
+}
+
+/// A URL, which may have a password in it.
+#[derive(Clone)]
+struct Secret(String);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&Address::parse(&self.0).map_or_else(|_| "(malformed)".into(), |a| a.label))
+    }
+}
+
+impl Default for ClientBuilder {
+    fn default() -> Self {
+        ClientBuilder {
+            nodes: Vec::new(),
+            namespace: "rl".into(),
+            deployment: "default".into(),
+            ttl: Duration::from_secs(30),
+            drift: 0.01,
+            retry: None,
+            master_limit: None,
+            round_limit: None,
+            connection_limit: Duration::from_secs(1),
+            connect_limit: Duration::from_millis(250),
+            fault_margin: 0,
+            max_lease: Duration::from_secs(60),
+            quarantine: None,
+            for_tests: false,
+            outage_patience: Duration::from_secs(10),
+            lanes: 1,
+            pool_size: 4,
+            label: None,
+        }
+    }
+}
+
+impl ClientBuilder {
+    /// Adds a master: `redis://[[user]:password@]host[:port][/db]` or `unix:///path`. Every node must be a server of its
+    /// own. Three or five; an even number tolerates no more failures than one less.
+    #[must_use]
+    pub fn node(mut self, url: impl Into<String>) -> Self {
+        self.nodes.push(Secret(url.into()));
+        self
+    }
+
+    /// Adds masters.
+    #[must_use]
+    pub fn nodes<U: Into<String>>(self, urls: impl IntoIterator<Item = U>) -> Self {
+        urls.into_iter().fold(self, |builder, url| builder.node(url))
+    }
+
+    /// The prefix of all keys and channels, 1 to 64 bytes. Default: `rl`.
+    #[must_use]
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = namespace.into();
+        self
+    }
+
+    /// The name of the deployment, 1 to 64 of `A-Z a-z 0-9 . _ -`; clients with another one, another number of nodes or
+    /// another `max_lease` are refused by the masters. Default: `default`.
+    #[must_use]
+    pub fn deployment(mut self, id: impl Into<String>) -> Self {
+        self.deployment = id.into();
+        self
+    }
+
+    /// The ttl of a lease, from 100 ms to `max_lease`, in whole milliseconds. Default: 30 s (Redisson's).
+    #[must_use]
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// The assumed bound on the rate error between this machine's clock and a master's, from 0 to 0.5. Default: 0.01. chrony
+    /// may slew by 0.083 unless `maxslewrate` is lowered.
+    #[must_use]
+    pub fn drift(mut self, drift: f64) -> Self {
+        self.drift = drift;
+        self
+    }
+
+    /// The pauses between attempts at a lock that others hold. Default: 50 to 250 ms, growing to 1 s.
+    #[must_use]
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.retry = Some(retry);
+        self
+    }
+
+    /// How long one master may take to answer a round. Default: `ttl / 50`, from 50 to 500 ms.
+    #[must_use]
+    pub fn master_limit(mut self, limit: Duration) -> Self {
+        self.master_limit = Some(limit);
+        self
+    }
+
+    /// How long a whole round may take. Default: `ttl / 10`, at least 50 ms. The shorter of the two limits counts.
+    #[must_use]
+    pub fn round_limit(mut self, limit: Duration) -> Self {
+        self.round_limit = Some(limit);
+        self
+    }
+
+    /// After this time with an unanswered request a connection is closed and replaced. Longer than a round's limit, so that
+    /// a lock with a short ttl does not cost the others their connection. Default: 1 s.
+    #[must_use]
+    pub fn connection_limit(mut self, limit: Duration) -> Self {
+        self.connection_limit = limit;
+        self
+    }
+
+    /// How long connecting to a master may take, handshake included. Callers never wait for it, but for
+    /// [`build`](ClientBuilder::build). Default: 250 ms.
+    #[must_use]
+    pub fn connect_limit(mut self, limit: Duration) -> Self {
+        self.connect_limit = limit;
+        self
+    }
+
+    /// The fault margin `f`: the quorum is `floor((N + f) / 2) + 1`, and exclusion survives `f` masters that evict, jump
+    /// their clocks, or lose memory unnoticed. Default: 0, which is Redlock.
+    #[must_use]
+    pub fn fault_margin(mut self, f: usize) -> Self {
+        self.fault_margin = f;
+        self
+    }
+
+    /// The longest lease of any client of this deployment, and so the length of a quarantine. All clients must agree; the
+    /// masters see to it. Default: 60 s.
+    #[must_use]
+    pub fn max_lease(mut self, max_lease: Duration) -> Self {
+        self.max_lease = max_lease;
+        self
+    }
+
+    /// Whether a master that lost its memory casts no votes for `max_lease`. Default: yes for two nodes and more, no for
+    /// one, where it would only be an outage. Without it a restarted master can give a held lock to a second holder.
+    #[must_use]
+    pub fn quarantine(mut self, on: bool) -> Self {
+        self.quarantine = Some(on);
+        self
+    }
+
+    /// Switches the quarantine off, with a warning in the log: for tests against throw-away servers.
+    #[must_use]
+    pub fn for_tests(mut self) -> Self {
+        self.for_tests = true;
+        self
+    }
+
+    /// How long a call without a limit of its own endures an outage before it returns the error. Default: 10 s.
+    #[must_use]
+    pub fn outage_patience(mut self, patience: Duration) -> Self {
+        self.outage_patience = patience;
+        self
+    }
+
+    /// The number of shared connections per master, 1 to 64. More than one helps only where one core cannot read all
+    /// replies. Default: 1.
+    #[must_use]
+    pub fn lanes(mut self, lanes: usize) -> Self {
+        self.lanes = lanes;
+        self
+    }
+
+    /// The size of each master's connection pool, at least `lanes + 3` (raised to that). Default: 4.
+    #[must_use]
+    pub fn pool_size(mut self, connections: u32) -> Self {
+        self.pool_size = connections;
+        self
+    }
+
+    /// What others read about the holders of this client's locks, at most 128 bytes. Default: host and process id.
+    #[must_use]
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = Some(label.into());
+        self
+    }
+
+    /// Checks the settings, connects to all masters in parallel, and waits for them for at most the connect limit.
+    ///
+    /// An outage is not an error here: the first lock reports it, with what every master said.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] with the field and the limit; also for a node that can never serve: one server behind two names, a
+    /// replica, a node of a Redis Cluster.
+    pub fn build(self) -> Result<Client, Error> {
+        let addresses = self.addresses()?;
+        let quorum = self.quorum(addresses.len())?;
+        let settings = self.settings(quorum)?;
+        let terms = Arc::new(Options::new().lease(Lease::Watchdog { ttl: self.ttl }).terms(&settings)?);
+        let terms = match self.retry {
+            None => terms,
+            Some(retry) => Arc::new(Options::new().retry(retry).terms(&settings)?),
+        };
+        if addresses.len().is_multiple_of(2) {
+            log::warn!("{} nodes tolerate no more failures than {}; use an odd number", addresses.len(), addresses.len() - 1);
+        }
+        if self.for_tests {
+            log::warn!("for_tests: a restarted master may give a held lock to a second holder; not for production");
+        }
+        let engine = Engine::start(settings, addresses)?;
+        Ok(Client { engine, terms })
+    }
+
+    fn addresses(&self) -> Result<Vec<Address>, Error> {
+        if self.nodes.is_empty() {
+            return Err(Error::config("nodes", "there are none; name at least one master, better three"));
+        }
+        if self.nodes.len() > MAX_MASTERS {
+            return Err(Error::config("nodes", format!("there are {}; the limit is {MAX_MASTERS}", self.nodes.len())));
+        }
+        let mut addresses: Vec<Address> = Vec::with_capacity(self.nodes.len());
+        for (i, Secret(url)) in self.nodes.iter().enumerate() {
+            let address = Address::parse(url).map_err(|e| Error::config("nodes", format!("node {}: {e}", i + 1)))?;
+            if addresses.iter().any(|a| a.label == address.label) {
+                return Err(Error::config("nodes", format!("{} is named twice; every node must be a server of its own", address.label)));
+            }
+            addresses.push(address);
+        }
+        Ok(addresses)
+    }
+
+    fn quorum(&self, n: usize) -> Result<Quorum, Error> {
+        Quorum::new(n, self.fault_margin).ok_or_else(|| {
+            let problem = format!("{} needs a quorum of more than all {n} nodes; at most {}", self.fault_margin, n.saturating_sub(1));
+            Error::config("fault_margin", problem)
+        })
+    }
+
+    fn settings(&self, quorum: Quorum) -> Result<Settings, Error> {
+        let namespace = Namespace::new(&self.namespace).map_err(|e| Error::config("namespace", e.to_string()))?;
+        if !valid_cluster(&self.deployment) {
+            return Err(Error::config("deployment", "it takes 1 to 64 of A-Z a-z 0-9 . _ -"));
+        }
+        if self.max_lease < MIN_TTL || self.max_lease > Duration::from_secs(86_400) {
+            return Err(Error::config("max_lease", format!("{:?} is not in 100 ms to 24 h", self.max_lease)));
+        }
+        check_ttl(self.ttl, self.max_lease)?;
+        let drift = (self.drift.is_finite() && self.drift >= 0.0).then(|| (self.drift * 1e6).ceil() as u32);
+        let drift = drift.and_then(Drift::from_ppm);
+        let drift = drift.ok_or_else(|| Error::config("drift", format!("{} is not in 0 to 0.5", self.drift)))?;
+        let limits = [
+            ("master_limit", self.master_limit),
+            ("round_limit", self.round_limit),
+            ("connection_limit", Some(self.connection_limit)),
+            ("connect_limit", Some(self.connect_limit)),
+        ];
+        for (field, limit) in limits {
+            if limit.is_some_and(|l| l < Duration::from_millis(1)) {
+                return Err(Error::config(field, "it is below 1 ms"));
+            }
+        }
+        if !(1..=64).contains(&self.lanes) {
+            return Err(Error::config("lanes", format!("{} is not in 1 to 64", self.lanes)));
+        }
+        let label = match &self.label {
+            Some(label) => check_label(label)?,
+            None => default_label(),
+        };
+        let quarantine = self.quarantine.unwrap_or(quorum.masters() >= 2) && !self.for_tests;
+        Ok(Settings {
+            quorum,
+            namespace,
+            deployment: Deployment::new(&self.deployment, quorum, Duration::from_millis(millis_up(self.max_lease)), drift),
+            quarantine,
+            max_lease: self.max_lease,
+            drift,
+            ttl: self.ttl,
+            master_limit: self.master_limit,
+            round_limit: self.round_limit,
+            connection_limit: self.connection_limit,
+            connect_limit: self.connect_limit,
+            outage_patience: self.outage_patience,
+            lanes: self.lanes,
+            pool_size: self.pool_size,
+            label,
+        })
+    }
+}
+
+/// Host and process id, cut to the limit.
+fn default_label() -> Arc<str> {
+    let host: String = sys::host().chars().filter(|c| !c.is_control() && c.is_ascii()).take(100).collect();
+    format!("{host} pid {}", sys::pid()).into()
+}

@@ -1,0 +1,147 @@
+//! Acquiring a lock: rounds with a token each, undone when they fail, until the protocol says that it is over.
+
+use super::core::Engine;
+use super::error::Error;
+use super::fence::{self, NoToken};
+use super::held::Held;
+use super::rounds::Finished;
+use super::settings::Terms;
+use crate::protocol::acquire::Plan;
+use crate::protocol::{Acquire, Answer, Cause, Command, End, Judgement, Keys, Mono, Operation, Owner, Step, Token, Wait, validity};
+use crate::sys::{clock, entropy};
+use crate::wire::op::Op;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// An attempt that was not granted; it has been undone.
+struct Failed {
+    judgement: Judgement,
+    round: Finished,
+}
+
+/// Acquires the lock of `keys`; `None` if others hold it for as long as the caller waits.
+pub(crate) fn acquire(engine: &Arc<Engine>, keys: &Arc<Keys>, terms: &Arc<Terms>, wait: Wait) -> Result<Option<Arc<Held>>, Error> {
+    engine.usable()?;
+    let mut machine = Acquire::new(Plan {
+        wait,
+        tries: terms.tries,
+        fail_fast: terms.fail_fast,
+        backoff: terms.backoff,
+        always_full: terms.fenced,
+    });
+    let mut last = None;
+    let mut step = machine.first();
+    loop {
+        step = match step {
+            Step::Round { full } => match attempt(engine, keys, terms, full, limit(wait))? {
+                Ok(held) => return Ok(Some(held)),
+                Err(failed) => {
+                    let took = failed.round.end.since(failed.round.start);
+                    let custom = terms.pause.as_ref().map(|pause| pause(machine.pauses()));
+                    let now = clock::now();
+                    let next = machine.after_round(&failed.judgement, full, took, now, entropy::bits(), custom);
+                    log::trace!("{:?}: {:?} in {took:.1?}, then {next:?}", keys.name, failed.judgement);
+                    last = Some(failed);
+                    next
+                }
+            },
+            Step::Sleep(at) => {
+                engine.pause(at)?;
+                machine.after_pause(clock::now())
+            }
+            Step::Done(end) => return finish(engine, keys, terms, end, machine.attempts(), last),
+        }
+    }
+}
+
+fn limit(wait: Wait) -> Mono {
+    match wait {
+        Wait::Until(at) => at,
+        Wait::Once | Wait::Forever { .. } => Mono::NEVER,
+    }
+}
+
+fn finish(
+    engine: &Engine,
+    keys: &Keys,
+    terms: &Terms,
+    end: End,
+    tries: u32,
+    last: Option<Failed>,
+) -> Result<Option<Arc<Held>>, Error> {
+    let Some(Failed { judgement, round }) = last.filter(|_| end != End::Contended) else { return Ok(None) };
+    let tally = round.tally(engine);
+    Err(match end {
+        End::TriesUsedUp => Error::TriesUsedUp { tries, tally },
+        _ => Error::of_judgement(judgement, &keys.name, terms.ttl, engine.settings.deployment.block(), tally),
+    })
+}
+
+/// One attempt, with a token of its own.
+fn attempt(
+    engine: &Arc<Engine>,
+    keys: &Arc<Keys>,
+    terms: &Arc<Terms>,
+    full: bool,
+    limit: Mono,
+) -> Result<Result<Arc<Held>, Failed>, Error> {
+    let settings = &engine.settings;
+    let wall_us = clock::wall_us();
+    let token = Token::from_bytes(entropy::token().map_err(Error::System)?);
+    let owner = Arc::new(Owner::new(token, &terms.label, wall_us / 1_000));
+    let fence = terms.fenced.then_some(wall_us);
+    let operation = Operation::Acquire { px_ms: terms.px_ms(terms.ttl), full, fence };
+    // Only scripts may begin a generation, and they take the nonce.
+    let nonce = entropy::bits();
+    let command = Command { keys: keys.clone(), owner: owner.clone(), operation, nonce };
+    let round_limit = settings.round_limit(terms.ttl);
+    let round = engine.round(command, clock::now().plus(round_limit).min(limit));
+    let until = validity::until(round.start, terms.ttl, settings.drift);
+    let (judgement, counters) = {
+        let answers = round.op.round.lock();
+        (answers.judge(round.end, until), terms.fenced.then(|| answers.counters()))
+    };
+    if judgement != Judgement::Granted {
+        undo(engine, &round.op);
+        return Ok(Err(Failed { judgement, round }));
+    }
+    let held = Held::new(engine, keys, &owner, terms, &round);
+    if let Some(counters) = counters {
+        let (judgement, round) = match fence::settle(engine, &held, &counters, until) {
+            Ok(token) => {
+                held.remember_fence(token);
+                return Ok(Ok(held));
+            }
+            Err(NoToken::Late) => (Judgement::TooSlow, round),
+            Err(NoToken::NoQuorum(round)) => (Judgement::NoQuorum, round),
+        };
+        held.abandon();
+        return Ok(Err(Failed { judgement, round }));
+    }
+    Ok(Ok(held))
+}
+
+/// Takes back an attempt that was given up, on the connections that carried it and behind it.
+///
+/// Proof obligation: the attempt is closed first, so nothing of it is sent or counted afterwards; and only an attempt that
+/// was given up is undone, as a whole (protocol-changes.md 1.1, rule 7).
+pub(crate) fn undo(engine: &Engine, attempt: &Op) {
+    let mut round = attempt.round.lock();
+    round.close();
+    let untouched = |answer: &Answer| match answer {
+        Answer::Failed(cause) => matches!(cause, Cause::Down(_) | Cause::ReadOnly | Cause::Refused(_) | Cause::FenceRange),
+        Answer::Yes(_) | Answer::Stale => false,
+        _ => true,
+    };
+    let reached = |(i, a): (usize, &Option<(Answer, Mono)>)| match a {
+        Some((answer, _)) if untouched(answer) => 0,
+        _ => 1u32 << i,
+    };
+    let targets = round.answers().iter().enumerate().map(reached).fold(0, |mask, bit| mask | bit);
+    drop(round);
+    if targets != 0 {
+        let command = Command { operation: Operation::Release { keep: Duration::ZERO }, ..attempt.command.clone() };
+        let lane = engine.lane(&command.keys);
+        lane.post(Arc::new(Op::new(command, engine.settings.quorum, targets, false)));
+    }
+}

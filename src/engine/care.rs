@@ -1,0 +1,75 @@
+//! Caretakers: threads that read a lane when nobody waits on it, so that no reply is left unread.
+
+use super::core::Engine;
+use super::timer::Event;
+use crate::sys::clock;
+use crate::sys::sync::Mutex;
+use crate::sys::thread::Threads;
+use crate::wire::lane::Lane;
+use crossbeam_channel::{Sender, unbounded};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How long a lane with unanswered requests may go without a leader.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// The caretakers of a client, one per lane, started when first needed.
+pub(crate) struct Caretakers(Vec<Mutex<Option<Sender<Arc<Lane>>>>>);
+
+impl Caretakers {
+    pub(crate) fn new(lanes: usize) -> Caretakers {
+        Caretakers((0..lanes).map(|_| Mutex::new(None)).collect())
+    }
+
+    /// Has `lane` read until nothing is owed; false if no thread could be started.
+    fn send(&self, threads: &Arc<Threads>, lane: &Arc<Lane>) -> bool {
+        let mut slot = self.0[lane.config.index].lock();
+        if let Some(sender) = slot.as_ref()
+            && sender.send(lane.clone()).is_ok()
+        {
+            return true;
+        }
+        let (sender, receiver) = unbounded::<Arc<Lane>>();
+        let started = threads.spawn("caretaker", move || {
+            for lane in receiver {
+                lane.take_care();
+                lane.attended.store(false, Ordering::Release);
+                if lane.is_owed() {
+                    lane.attend();
+                }
+            }
+        });
+        let sent = started.is_ok() && sender.send(lane.clone()).is_ok();
+        *slot = sent.then_some(sender);
+        sent
+    }
+
+    /// Ends the threads.
+    pub(crate) fn stop(&self) {
+        for slot in &self.0 {
+            *slot.lock() = None;
+        }
+    }
+}
+
+impl Engine {
+    /// A lane may have replies that nobody reads: asked for by the lane, looked after in a moment.
+    pub(crate) fn care_later(&self, lane: usize) {
+        self.timer.enter(clock::now().plus(PATIENCE), Event::Care(lane));
+    }
+
+    /// Looks after a lane, on the timer thread.
+    pub(crate) fn care_due(&self, index: usize) {
+        let Some(lane) = self.lanes.get(index) else { return };
+        if !lane.is_owed() {
+            lane.attended.store(false, Ordering::Release);
+            // Something may have been sent between the look and the store.
+            if lane.is_owed() {
+                lane.attend();
+            }
+        } else if lane.is_led() || !self.caretakers.send(&self.threads, lane) {
+            self.care_later(index);
+        }
+    }
+}

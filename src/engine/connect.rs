@@ -1,0 +1,57 @@
+//! Connectors: threads that replace broken connections. Callers never connect.
+
+use super::core::Engine;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+impl Engine {
+    /// Sees to it that every lane gets a connection to master `i`.
+    pub(crate) fn connect(self: &Arc<Self>, i: usize) {
+        let master = &self.masters[i];
+        if self.is_closed() || master.connecting.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let engine = Arc::downgrade(self);
+        if let Err(e) = self.threads.spawn("connect", move || run(&engine, i)) {
+            master.connecting.store(false, Ordering::Release);
+            log::warn!("{}: no thread to connect with: {e}", self.labels[i]);
+        }
+    }
+
+    fn lane_without(&self, i: usize) -> Option<usize> {
+        self.lanes.iter().position(|lane| lane.links[i].conn().is_none())
+    }
+}
+
+/// Connects until every lane has a connection to master `i`. The engine is not kept alive meanwhile.
+fn run(engine: &Weak<Engine>, i: usize) {
+    loop {
+        let Some(alive) = engine.upgrade().filter(|e| !e.is_closed()) else { return };
+        let master = &alive.masters[i];
+        if alive.lane_without(i).is_none() {
+            master.connecting.store(false, Ordering::Release);
+            // One may have broken between the look and the store.
+            if alive.lane_without(i).is_none() || master.connecting.swap(true, Ordering::AcqRel) {
+                return;
+            }
+        }
+        let Some(pool) = master.pool.lock().clone() else { return };
+        let limit = alive.settings.connect_limit;
+        drop(alive);
+        let got = pool.get_timeout(limit);
+        drop(pool);
+        let Some(alive) = engine.upgrade().filter(|e| !e.is_closed()) else { return };
+        match got {
+            // A connection that broke while it lay in the pool is found out by its first use.
+            Ok(pooled) => {
+                if let Some(lane) = alive.lane_without(i) {
+                    log::debug!("{}: connected", alive.labels[i]);
+                    alive.lanes[lane].install(i, pooled);
+                    alive.reaper.reconnected(&alive, i);
+                    alive.progress.notify();
+                }
+            }
+            Err(_) => log::debug!("{}: not connected: {}", alive.labels[i], alive.down_reason(i)),
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! The engine of a client: its masters, lanes and threads.
+
+use super::care::Caretakers;
+use super::error::Error;
+use super::reaper::Reaper;
+use super::settings::Settings;
+use super::signal::Callbacks;
+use super::timer::Timer;
+use super::watchdog::Watchdogs;
+use crate::protocol::{Keys, Mono, Reason};
+use crate::sys::sync::{Mutex, Pulse};
+use crate::sys::thread::Threads;
+use crate::sys::{self, clock};
+use crate::wire::lane::{Hooks, Lane, LaneConfig};
+use crate::wire::master::{Address, ConnectError, Manager, Registry};
+use crate::wire::op::Op;
+use scheduled_thread_pool::ScheduledThreadPool;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// One master, as the engine sees it.
+pub(crate) struct Master {
+    /// None once the client is closed.
+    pub(crate) pool: Mutex<Option<r2d2::Pool<Manager>>>,
+    pub(crate) connecting: AtomicBool,
+    last_error: Arc<Mutex<Option<ConnectError>>>,
+}
+
+/// See the module.
+pub(crate) struct Engine {
+    pub(crate) settings: Settings,
+    pub(crate) labels: Arc<Vec<String>>,
+    pub(crate) masters: Vec<Master>,
+    pub(crate) lanes: Vec<Arc<Lane>>,
+    pub(crate) timer: Arc<Timer>,
+    pub(crate) threads: Arc<Threads>,
+    pub(crate) caretakers: Caretakers,
+    pub(crate) callbacks: Callbacks,
+    pub(crate) watchdogs: Watchdogs,
+    pub(crate) reaper: Reaper,
+    /// Beats when a connection is made or given up, and at the end.
+    pub(crate) progress: Arc<Pulse>,
+    /// Leases that are neither released nor lost to their last guard.
+    pub(crate) held: AtomicU64,
+    pid: u32,
+    closed: AtomicBool,
+}
+
+struct LaneHooks(Weak<Engine>);
+
+impl Hooks for LaneHooks {
+    fn connection_lost(&self, i: usize) {
+        if let Some(engine) = self.0.upgrade() {
+            engine.connect(i);
+        }
+    }
+
+    fn undelivered(&self, i: usize, op: &Arc<Op>) {
+        if let Some(engine) = self.0.upgrade() {
+            engine.reaper.take(&engine, i, op);
+        }
+    }
+
+    fn unattended(&self, lane: usize) {
+        if let Some(engine) = self.0.upgrade() {
+            engine.care_later(lane);
+        }
+    }
+
+    fn down_reason(&self, i: usize) -> String {
+        self.0.upgrade().map_or_else(String::new, |engine| engine.down_reason(i))
+    }
+}
+
+/// r2d2's report of a failed connection; the manager has kept the reason, and tallies show it.
+#[derive(Debug)]
+struct Quiet;
+
+impl r2d2::HandleError<ConnectError> for Quiet {
+    fn handle_error(&self, error: ConnectError) {
+        log::debug!("connecting failed: {error}");
+    }
+}
+
+impl Engine {
+    /// Builds the engine and connects to all masters, waiting for them for at most one connect limit. An outage is not an
+    /// error here: the first lock reports it. A node that can never serve is one.
+    pub(crate) fn start(settings: Settings, addresses: Vec<Address>) -> Result<Arc<Engine>, Error> {
+        let n = addresses.len();
+        let labels: Arc<Vec<String>> = Arc::new(addresses.iter().map(|a| a.label.clone()).collect());
+        let progress = Arc::new(Pulse::default());
+        let masters = pools(&settings, addresses, &labels, &progress);
+        let timer = Timer::new().map_err(Error::System)?;
+        let mut failed = None;
+        let engine = Arc::new_cyclic(|weak: &Weak<Engine>| {
+            let lane = |index| {
+                let config = LaneConfig {
+                    index,
+                    quorum: settings.quorum,
+                    deployment: settings.deployment.clone(),
+                    quarantine: settings.quarantine,
+                    master_limit: settings.master_limit(settings.ttl),
+                    connection_limit: settings.connection_limit,
+                };
+                Lane::new(config, Box::new(LaneHooks(weak.clone()))).map(Arc::new)
+            };
+            let lanes = (0..settings.lanes).map(lane).collect::<Result<Vec<_>, _>>();
+            Engine {
+                labels,
+                masters,
+                lanes: lanes.unwrap_or_else(|e| {
+                    failed = Some(e);
+                    Vec::new()
+                }),
+                timer,
+                threads: Arc::default(),
+                caretakers: Caretakers::new(settings.lanes),
+                callbacks: Callbacks::default(),
+                watchdogs: Watchdogs::default(),
+                reaper: Reaper::new(n),
+                progress,
+                held: AtomicU64::new(0),
+                pid: sys::pid(),
+                closed: AtomicBool::new(false),
+                settings,
+            }
+        });
+        if let Some(e) = failed {
+            return Err(Error::System(e));
+        }
+        engine.timer.start(&engine.threads, Arc::downgrade(&engine)).map_err(Error::System)?;
+        engine.watchdogs.start(&engine.threads).map_err(Error::System)?;
+        engine.meet()?;
+        Ok(engine)
+    }
+
+    /// Connects to all masters in parallel.
+    fn meet(self: &Arc<Self>) -> Result<(), Error> {
+        let n = self.masters.len();
+        for i in 0..n {
+            self.connect(i);
+        }
+        let known = |i: usize| {
+            self.masters[i].last_error.lock().is_some() || self.lanes.iter().all(|l| l.links[i].conn().is_some())
+        };
+        let deadline = clock::now().plus(self.settings.connect_limit);
+        self.progress.wait_until(deadline, || (0..n).all(known));
+        for (i, master) in self.masters.iter().enumerate() {
+            if let Some(ConnectError::Unfit(unfit)) = &*master.last_error.lock() {
+                return Err(Error::config("nodes", format!("{}: {unfit}", self.labels[i])));
+            }
+        }
+        Ok(())
+    }
+
+    /// The lane of a lock: everything that one lock says to one master goes down one connection.
+    pub(crate) fn lane(&self, keys: &Keys) -> &Arc<Lane> {
+        if self.lanes.len() == 1 {
+            return &self.lanes[0];
+        }
+        let mut hasher = DefaultHasher::new();
+        keys.name.hash(&mut hasher);
+        &self.lanes[(hasher.finish() % self.lanes.len() as u64) as usize]
+    }
+
+    /// Why master `i` cannot be reached.
+    pub(crate) fn down_reason(&self, i: usize) -> String {
+        let error = self.masters[i].last_error.lock();
+        error.as_ref().map_or_else(|| "connecting".to_string(), ToString::to_string)
+    }
+
+    /// Whether this process is the one that built the engine. Asked before any mutex is touched: in a forked child
+    /// another thread's mutex may be locked for ever.
+    pub(crate) fn is_forked(&self) -> bool {
+        sys::pid() != self.pid
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Refuses calls that cannot be served.
+    pub(crate) fn usable(&self) -> Result<(), Error> {
+        if self.is_forked() {
+            Err(Error::Forked)
+        } else if self.is_closed() {
+            Err(Error::Closed)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Pauses until `at`, or until the client is closed.
+    pub(crate) fn pause(&self, at: Mono) -> Result<(), Error> {
+        self.progress.wait_until(at, || self.is_closed());
+        self.usable()
+    }
+
+    /// Ends all threads; the names of the locks that were still held, and how many threads have not ended in `limit`.
+    pub(crate) fn close(&self, limit: Duration) -> (Vec<String>, usize) {
+        let mut unreleased = Vec::new();
+        if !self.closed.swap(true, Ordering::AcqRel) {
+            // Nobody renews from here on, so whoever holds is told before the callbacks' thread ends.
+            for held in self.timer.stop() {
+                held.lose(Reason::Closed);
+                unreleased.push(held.keys.name.to_string());
+            }
+            self.stop();
+            for lane in &self.lanes {
+                lane.close();
+            }
+            for master in &self.masters {
+                let pool = master.pool.lock().take();
+                drop(pool);
+            }
+        }
+        (unreleased, self.threads.wait(limit))
+    }
+
+    fn stop(&self) {
+        self.watchdogs.stop();
+        self.caretakers.stop();
+        self.callbacks.stop();
+        self.progress.notify();
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        if self.is_forked() {
+            // Everything shared with threads that do not exist here is left alone.
+            std::mem::forget(std::mem::take(&mut self.lanes));
+            std::mem::forget(std::mem::take(&mut self.masters));
+            std::mem::forget(self.timer.clone());
+            std::mem::forget(std::mem::take(&mut self.watchdogs));
+        } else {
+            self.closed.store(true, Ordering::Release);
+            self.timer.stop();
+            self.stop();
+        }
+    }
+}
+
+fn pools(settings: &Settings, addresses: Vec<Address>, labels: &Arc<Vec<String>>, progress: &Arc<Pulse>) -> Vec<Master> {
+    let n = addresses.len();
+    let threads = Arc::new(ScheduledThreadPool::builder().num_threads(n).thread_name_pattern("redleash-pool-{}").build());
+    let registry = Registry::new(n);
+    let master = |(index, address)| {
+        let last_error = Arc::new(Mutex::new(None));
+        let manager = Manager {
+            index,
+            address,
+            labels: labels.clone(),
+            registry: registry.clone(),
+            connect_limit: settings.connect_limit,
+            last_error: last_error.clone(),
+            progress: progress.clone(),
+        };
+        let pool = r2d2::Pool::builder()
+            .max_size(settings.pool_size.max(settings.lanes as u32 + 3))
+            .min_idle(Some(0))
+            .test_on_check_out(false)
+            .idle_timeout(None)
+            .max_lifetime(None)
+            .connection_timeout(settings.connect_limit)
+            .error_handler(Box::new(Quiet))
+            .thread_pool(threads.clone())
+            .build_unchecked(manager);
+        Master { pool: Mutex::new(Some(pool)), connecting: AtomicBool::new(false), last_error }
+    };
+    addresses.into_iter().enumerate().map(master).collect()
+}

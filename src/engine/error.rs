@@ -1,0 +1,293 @@
+//! What can go wrong, and what each master had to do with it.
+
+use crate::protocol::round::Judgement;
+use crate::protocol::{Answer, Cause, Mono, Reason, Round};
+use std::fmt;
+use std::time::Duration;
+
+/// What one master contributed to a failed round.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MasterReport {
+    /// Host and port or the path of the socket, without credentials.
+    pub master: String,
+    /// How long it took to answer; `None` if it did not.
+    pub elapsed: Option<Duration>,
+    /// What it said, or why it said nothing.
+    pub said: Said,
+}
+
+/// What a master said, in the words of a tally.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Said {
+    /// It voted for us, or did what it was asked.
+    Yes,
+    /// Another owner holds the key there.
+    Held,
+    /// The key is absent there.
+    Absent,
+    /// It lost its memory not long ago and casts no votes for this time.
+    Quarantined(Duration),
+    /// The key is of another type there.
+    Conflict(String),
+    /// It belongs to another deployment: `max_lease_ms:cluster:N:quorum`.
+    Mismatch(String),
+    /// It is not new and empty: whether it has a generation, and its number of keys.
+    NotEmpty(bool, u64),
+    /// It did not vote, for a reason that the next round finds out.
+    NoVote,
+    /// Nothing that counts, and why.
+    Failed(String),
+}
+
+impl fmt::Display for Said {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Said::Yes => write!(f, "yes"),
+            Said::Held => write!(f, "held by another owner"),
+            Said::Absent => write!(f, "has no such key"),
+            Said::Quarantined(d) => write!(f, "in quarantine for {:.1} s more", d.as_secs_f64()),
+            Said::Conflict(kind) => write!(f, "the key is a {kind}, not a lock"),
+            Said::Mismatch(theirs) => write!(f, "belongs to deployment {theirs}"),
+            Said::NotEmpty(true, _) => write!(f, "has a generation already"),
+            Said::NotEmpty(false, keys) => write!(f, "is not empty: {keys} keys"),
+            Said::NoVote => write!(f, "no vote"),
+            Said::Failed(why) => write!(f, "{why}"),
+        }
+    }
+}
+
+impl From<&Answer> for Said {
+    fn from(answer: &Answer) -> Said {
+        match answer {
+            Answer::Yes(_) | Answer::View(_) => Said::Yes,
+            Answer::Held(_) => Said::Held,
+            Answer::Missing => Said::Absent,
+            Answer::Unclear | Answer::Stale => Said::NoVote,
+            Answer::Quarantined(d) => Said::Quarantined(*d),
+            Answer::Conflict(kind) => Said::Conflict(kind.clone()),
+            Answer::Mismatch(theirs) => Said::Mismatch(theirs.clone()),
+            Answer::Settled(generation, keys) => Said::NotEmpty(generation.is_some(), *keys),
+            Answer::Failed(cause) => Said::Failed(cause.to_string()),
+        }
+    }
+}
+
+/// What every master said to one round.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Tally {
+    /// The number of votes that decide.
+    pub quorum: usize,
+    /// How long the round took.
+    pub elapsed: Duration,
+    /// One report per master, in the order of the nodes.
+    pub masters: Vec<MasterReport>,
+}
+
+impl Tally {
+    pub(crate) fn new(round: &Round, quorum: usize, labels: &[String], start: Mono, end: Mono) -> Tally {
+        let report = |(label, answer): (&String, &Option<(Answer, Mono)>)| MasterReport {
+            master: label.clone(),
+            elapsed: answer.as_ref().map(|(_, at)| at.since(start)),
+            said: answer.as_ref().map_or_else(|| Said::Failed(Cause::TimedOut.to_string()), |(a, _)| a.into()),
+        };
+        Tally { quorum, elapsed: end.since(start), masters: labels.iter().zip(round.answers()).map(report).collect() }
+    }
+
+    /// How many masters said yes.
+    pub fn yes(&self) -> usize {
+        self.masters.iter().filter(|m| m.said == Said::Yes).count()
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} needed votes in {:.1?}", self.yes(), self.quorum, self.elapsed)?;
+        for (i, m) in self.masters.iter().enumerate() {
+            write!(f, "{} {}: {}", if i == 0 { ":" } else { ";" }, m.master, m.said)?;
+            if let Some(elapsed) = m.elapsed {
+                write!(f, " ({elapsed:.1?})")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A lock that ended before it was released.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Lost {
+    /// The lock's name.
+    pub name: String,
+    /// Why.
+    pub reason: Reason,
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "lock {:?} is lost: {}; stop the work that it guards", self.name, self.reason)
+    }
+}
+
+/// A setting that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ConfigError {
+    /// The setting.
+    pub field: &'static str,
+    /// What is wrong with it, and the limit.
+    pub problem: String,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.problem)
+    }
+}
+
+/// Everything that can go wrong. Contention is not in here, but for [`Error::TriesUsedUp`], which the caller asked for.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// Too few masters answered to decide: an outage. The tally says which and why. Nothing is held.
+    NoQuorum(Tally),
+    /// A quorum said yes, but so late that the lease was over. Raise the ttl or look at the network. Nothing is held.
+    TooSlow {
+        /// The ttl that was asked for.
+        ttl: Duration,
+        /// What every master said, and when.
+        tally: Tally,
+    },
+    /// The lock was held and is lost. Stop the work that it guards.
+    Lost(Lost),
+    /// The lock is held, but for less time than was asked for. Wait for a renewal, or extend it.
+    EndsSoon {
+        /// The lock's name.
+        name: String,
+        /// What is left.
+        left: Duration,
+        /// What was asked for.
+        wanted: Duration,
+    },
+    /// Too many masters lost their memory not long ago and cast no votes, because a lease that they forgot may still be
+    /// relied on. Wait, or settle a *new* deployment with [`init`](crate::Client::init).
+    Quarantined {
+        /// When enough masters vote again.
+        ready_in: Duration,
+        /// What every master said.
+        tally: Tally,
+    },
+    /// The key of this lock is another kind of thing.
+    Conflict {
+        /// The lock's name.
+        name: String,
+        /// The master that says so.
+        master: String,
+        /// The type of the key there.
+        kind: String,
+    },
+    /// Every attempt found the lock held, and the number of tries is used up.
+    TriesUsedUp {
+        /// The number of attempts.
+        tries: u32,
+        /// The last one.
+        tally: Tally,
+    },
+    /// The masters refused to be settled as a new deployment.
+    NotBlank(Tally),
+    /// A setting is wrong; found before anything is sent.
+    Config(ConfigError),
+    /// The client was closed.
+    Closed,
+    /// This process is a fork of the one that built the client. Build a client of its own here.
+    Forked,
+    /// The operating system refused something that is needed: random bits, a thread, a descriptor.
+    System(std::io::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::NoQuorum(tally) => write!(f, "no quorum of masters: {tally}"),
+            Error::TooSlow { ttl, tally } => {
+                write!(f, "the masters answered too late for a ttl of {ttl:?} (raise it, or look at the network): {tally}")
+            }
+            Error::Lost(lost) => write!(f, "{lost}"),
+            Error::EndsSoon { name, left, wanted } => {
+                write!(f, "lock {name:?} is held for {left:.1?} more, and {wanted:?} are wanted; wait for a renewal or extend it")
+            }
+            Error::Quarantined { ready_in, tally } => write!(
+                f,
+                "too many masters are in quarantine after a loss of memory; votes count again in {:.1} s (a new and empty \
+                 deployment is settled at once by init): {tally}",
+                ready_in.as_secs_f64()
+            ),
+            Error::Conflict { name, master, kind } => {
+                write!(f, "lock {name:?}: on {master} the key is a {kind}, not a lock; use another name or namespace")
+            }
+            Error::TriesUsedUp { tries, tally } => write!(f, "the lock was held in all of {tries} tries: {tally}"),
+            Error::NotBlank(tally) => write!(
+                f,
+                "init settles new and empty masters only, because a lease that they forgot could still be relied on: {tally}"
+            ),
+            Error::Config(e) => write!(f, "configuration: {e}"),
+            Error::Closed => write!(f, "the client is closed"),
+            Error::Forked => write!(f, "this process is a fork of the one that built the client; build a new client here"),
+            Error::System(e) => write!(f, "the operating system refused: {e}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::System(e) => Some(e),
+            _ => None,
+        }
+    }
+}
+
+impl Error {
+    /// Whether the same call may succeed later without any change: an outage, a quarantine, a slow network.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Error::NoQuorum(_) | Error::TooSlow { .. } | Error::Quarantined { .. } | Error::TriesUsedUp { .. })
+    }
+
+    /// What the masters said, where masters were asked.
+    pub fn tally(&self) -> Option<&Tally> {
+        match self {
+            Error::NoQuorum(tally)
+            | Error::TooSlow { tally, .. }
+            | Error::Quarantined { tally, .. }
+            | Error::TriesUsedUp { tally, .. }
+            | Error::NotBlank(tally) => Some(tally),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn config(field: &'static str, problem: impl Into<String>) -> Error {
+        Error::Config(ConfigError { field, problem: problem.into() })
+    }
+
+    /// The error for a round that was judged so.
+    pub(crate) fn of_judgement(judgement: Judgement, name: &str, ttl: Duration, ours: &str, tally: Tally) -> Error {
+        match judgement {
+            Judgement::TooSlow => Error::TooSlow { ttl, tally },
+            Judgement::Quarantined(ready_in) => Error::Quarantined { ready_in, tally },
+            Judgement::Conflict(i, kind) => {
+                Error::Conflict { name: name.into(), master: tally.masters[i].master.clone(), kind }
+            }
+            Judgement::Mismatch(i, theirs) => Error::config(
+                "max_lease, deployment or nodes",
+                format!(
+                    "{} belongs to a deployment with other settings (max_lease_ms:deployment:nodes:quorum is {theirs} there, {ours} here); \
+                     all clients must agree",
+                    tally.masters[i].master
+                ),
+            ),
+            _ => Error::NoQuorum(tally),
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Fencing tokens: on demand, or from the counters of a fenced acquire.
+
+use super::core::Engine;
+use super::error::Error;
+use super::held::Held;
+use super::rounds::Finished;
+use crate::protocol::fence::{Rank, rank};
+use crate::protocol::{Mono, Operation};
+use crate::sys::clock;
+
+/// Why there is no token.
+pub(crate) enum NoToken {
+    /// The lease was over before a quorum held it.
+    Late,
+    /// Too few masters took it.
+    NoQuorum(Finished),
+}
+
+/// Makes a token of the counters of a round that reached a quorum: writes it back where fewer than a quorum hold it.
+///
+/// Proof obligation: the last answer that is needed is in before `until`, and every answer comes from a script that found
+/// our value and a settled generation (protocol-changes.md 2.1, rule 3). Answers that come after this call has looked are
+/// not counted (rule 4b).
+pub(crate) fn settle(engine: &Engine, held: &Held, counters: &[Option<u64>], until: Mono) -> Result<u64, NoToken> {
+    match rank(engine.settings.quorum, counters) {
+        Rank::Done(token) if clock::now() < until => Ok(token),
+        Rank::WriteBack(token, _) => {
+            let limit = engine.settings.round_limit(held.ttl());
+            let round = engine.round(held.command(Operation::WriteBack(token)), clock::now().plus(limit).min(until));
+            // A master answers yes with a counter that is at least the token.
+            let reached = round.op.round.lock().reached();
+            match reached {
+                true if round.end < until => Ok(token),
+                true => Err(NoToken::Late),
+                false => Err(NoToken::NoQuorum(round)),
+            }
+        }
+        Rank::Done(_) | Rank::NotEnough => Err(NoToken::Late),
+    }
+}
+
+/// Asks the masters that hold the lock for a token.
+pub(crate) fn ask(engine: &Engine, held: &Held) -> Result<u64, Error> {
+    let limit = engine.settings.round_limit(held.ttl());
+    let until = held.until();
+    let round = engine.round(held.command(Operation::Fence(clock::wall_us())), clock::now().plus(limit).min(until));
+    let (counters, reached, taken) = {
+        let answers = round.op.round.lock();
+        (answers.counters(), answers.reached(), answers.taken())
+    };
+    held.check()?;
+    if taken {
+        return Err(held.taken());
+    }
+    if !reached {
+        return Err(Error::NoQuorum(round.tally(engine)));
+    }
+    settle(engine, held, &counters, until).map_err(|why| {
+        let tally = match &why {
+            NoToken::Late => round.tally(engine),
+            NoToken::NoQuorum(round) => round.tally(engine),
+        };
+        held.check().err().unwrap_or(Error::NoQuorum(tally))
+    })
+}

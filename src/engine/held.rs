@@ -1,0 +1,410 @@
+//! One held lease: what its guard, the timer and the watchdog share.
+
+use super::acquire::undo;
+use super::core::Engine;
+use super::error::{Error, Lost, MasterReport, Said};
+use super::rounds::Finished;
+use super::settings::Terms;
+use super::signal::{Callback, Signal};
+use super::timer::{Event, Key};
+use super::watchdog::Seat;
+use crate::protocol::lease::{Lease, State};
+use crate::protocol::{Command, Keys, Mono, Operation, Owner, Reason, Todo};
+use crate::sys::sync::Mutex;
+use crate::sys::{clock, entropy};
+use crate::wire::lane::Lane;
+use crate::wire::op::Op;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// What an explicit release came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "a release can find that the lock was lost, or stay unconfirmed"]
+pub enum Release {
+    /// A quorum of masters confirmed it: the lock was held to the end, and is free.
+    Released,
+    /// The lock had been lost before.
+    AlreadyLost(Lost),
+    /// Too few masters confirmed it in time. The release is on its way to the masters named here and is tried again; at
+    /// the latest the key ends with its ttl.
+    Unconfirmed(Vec<MasterReport>),
+}
+
+/// What the gate protects: whoever writes about this lease passes it first.
+struct Gate {
+    lease: Lease,
+    timer: Option<Key>,
+}
+
+/// See the module.
+pub(crate) struct Held {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) keys: Arc<Keys>,
+    pub(crate) owner: Arc<Owner>,
+    pub(crate) terms: Arc<Terms>,
+    pub(crate) signal: Signal,
+    /// The watchdog's seat; held by its thread while it renews.
+    pub(crate) seat: Seat,
+    /// One extension at a time.
+    extending: Mutex<()>,
+    /// The end of the lease in nanoseconds; zero once it is lost or released.
+    until: AtomicU64,
+    gate: Mutex<Gate>,
+    fence: Mutex<Option<u64>>,
+    /// The last round that was granted, for the margin; late votes still come in.
+    votes: Mutex<Arc<Op>>,
+    this: Weak<Held>,
+}
+
+impl Held {
+    /// A lease granted by `round`.
+    pub(crate) fn new(engine: &Arc<Engine>, keys: &Arc<Keys>, owner: &Arc<Owner>, terms: &Arc<Terms>, round: &Finished) -> Arc<Held> {
+        let lease = Lease::new(terms.lease(engine.settings.drift), round.start);
+        engine.held.fetch_add(1, Ordering::Relaxed);
+        Arc::new_cyclic(|this: &Weak<Held>| {
+            // What is due already is left to the timer's thread: the guard does not exist yet.
+            let timer = lease.next_due().map(|at| engine.timer.enter(at, Event::Lease(this.clone())));
+            Held {
+                engine: engine.clone(),
+                keys: keys.clone(),
+                owner: owner.clone(),
+                terms: terms.clone(),
+                signal: Signal::default(),
+                seat: Seat::default(),
+                extending: Mutex::new(()),
+                until: AtomicU64::new(lease.until().nanos()),
+                gate: Mutex::new(Gate { lease, timer }),
+                fence: Mutex::new(None),
+                votes: Mutex::new(round.op.clone()),
+                this: this.clone(),
+            }
+        })
+    }
+
+    fn lane(&self) -> &Arc<Lane> {
+        self.engine.lane(&self.keys)
+    }
+
+    /// A command about this lease.
+    pub(crate) fn command(&self, operation: Operation) -> Command {
+        Command { keys: self.keys.clone(), owner: self.owner.clone(), operation, nonce: entropy::bits() }
+    }
+
+    /// The end of the lease; [`Mono::ZERO`] once it is over.
+    pub(crate) fn until(&self) -> Mono {
+        Mono::from_nanos(self.until.load(Ordering::Acquire))
+    }
+
+    /// The ttl of a renewal.
+    pub(crate) fn ttl(&self) -> Duration {
+        self.terms.ttl
+    }
+
+    /// What is left of the lease; zero once it is over.
+    pub(crate) fn remaining(&self) -> Duration {
+        if self.engine.is_forked() { Duration::ZERO } else { self.until().since(clock::now()) }
+    }
+
+    /// Whether the lease is held now: one atomic load, the clock, and the process id.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if self.remaining().is_zero() { Err(Error::Lost(self.lost())) } else { Ok(()) }
+    }
+
+    /// Whether the lease is held for at least `min` more.
+    pub(crate) fn ensure(&self, min: Duration) -> Result<(), Error> {
+        let left = self.remaining();
+        if left.is_zero() {
+            Err(Error::Lost(self.lost()))
+        } else if left < min {
+            Err(Error::EndsSoon { name: self.keys.name.to_string(), left, wanted: min })
+        } else {
+            Ok(())
+        }
+    }
+
+    fn lost(&self) -> Lost {
+        let reason = if self.engine.is_forked() {
+            Reason::Forked
+        } else {
+            match self.state() {
+                State::Lost(reason) => reason,
+                _ => Reason::Expired,
+            }
+        };
+        self.lost_by(reason)
+    }
+
+    fn lost_by(&self, reason: Reason) -> Lost {
+        Lost { name: self.keys.name.to_string(), reason }
+    }
+
+    /// Where the lease stands.
+    pub(crate) fn state(&self) -> State {
+        if self.engine.is_forked() {
+            return State::Lost(Reason::Forked);
+        }
+        let now = clock::now();
+        self.gate.lock().lease.state(now)
+    }
+
+    /// Loses the lease because a majority holds another value; the error that says so.
+    pub(crate) fn taken(&self) -> Error {
+        self.lose(Reason::Taken);
+        Error::Lost(self.lost())
+    }
+
+    /// Loses the lease at once and tells so.
+    pub(crate) fn lose(&self, reason: Reason) {
+        let mut gate = self.gate.lock();
+        let news = gate.lease.lose(reason);
+        self.until.store(0, Ordering::Release);
+        if let Some(key) = gate.timer.take() {
+            self.engine.timer.leave(key);
+        }
+        drop(gate);
+        if news {
+            self.announce(reason);
+        }
+    }
+
+    fn announce(&self, reason: Reason) {
+        let lost = self.lost_by(reason);
+        log::error!("{lost}");
+        for callback in self.signal.fire(&lost) {
+            self.engine.callbacks.call(&self.engine.threads, callback, lost.clone());
+        }
+    }
+
+    /// Has `callback` called when the lock is lost; soon, if it is already.
+    pub(crate) fn on_lost(&self, callback: Callback) {
+        if let Some((callback, lost)) = self.signal.on_lost(callback) {
+            self.engine.callbacks.call(&self.engine.threads, callback, lost);
+        }
+    }
+
+    /// Something is due, says the timer, on whose thread this runs.
+    pub(crate) fn due(self: &Arc<Self>) {
+        let mut gate = self.gate.lock();
+        gate.timer = None;
+        loop {
+            match gate.lease.poll(clock::now()) {
+                Todo::Wait(at) => {
+                    gate.timer = Some(self.engine.timer.enter(at, Event::Lease(self.this.clone())));
+                    return;
+                }
+                Todo::Renew => self.engine.watchdogs.renew(&self.engine.threads, self),
+                Todo::Announce(reason) => {
+                    drop(gate);
+                    return self.announce(reason);
+                }
+                Todo::Nothing => return,
+            }
+        }
+    }
+
+    fn replan(&self, gate: &mut Gate) {
+        if let Some(key) = gate.timer.take() {
+            self.engine.timer.leave(key);
+        }
+        gate.timer = gate.lease.next_due().map(|at| self.engine.timer.enter(at, Event::Lease(self.this.clone())));
+    }
+
+    /// Extends the lease by one round that asks for `ttl`.
+    pub(crate) fn extend(&self, ttl: Duration) -> Result<(), Error> {
+        let _one = self.extending.lock();
+        let quorum = self.engine.settings.quorum;
+        let operation = Operation::Extend { px_ms: self.terms.px_ms(ttl), recreate: self.engine.settings.quarantine };
+        let op = Arc::new(Op::new(self.command(operation), quorum, quorum.all(), true));
+        let lane = self.lane();
+        let start = clock::now();
+        // Proof obligation: a renewal is queued under the gate and only while the lease lives, so a release stands behind
+        // it on every connection.
+        let extension = {
+            let mut gate = self.gate.lock();
+            let extension = gate.lease.begin_extension(start, ttl);
+            if extension.is_some() {
+                lane.enqueue(op.clone());
+            }
+            extension
+        };
+        let Some(extension) = extension else { return Err(Error::Lost(self.lost())) };
+        let deadline = start.plus(self.engine.settings.round_limit(self.terms.ttl)).min(self.until());
+        let round = Finished::wait(lane, op, start, deadline);
+        let (reached, taken, gone) = {
+            let answers = round.op.round.lock();
+            (answers.reached(), answers.taken(), answers.gone())
+        };
+        if reached {
+            let mut gate = self.gate.lock();
+            if gate.lease.extended(extension, round.end) {
+                self.until.store(gate.lease.until().nanos(), Ordering::Release);
+                self.replan(&mut gate);
+                drop(gate);
+                *self.votes.lock() = round.op;
+                return Ok(());
+            }
+            drop(gate);
+            return Err(Error::Lost(self.lost()));
+        }
+        round.op.close();
+        if taken {
+            return Err(self.taken());
+        }
+        if gone && !self.engine.settings.quarantine {
+            self.lose(Reason::Vanished);
+            return Err(Error::Lost(self.lost()));
+        }
+        let mut gate = self.gate.lock();
+        gate.lease.extension_failed(round.end, entropy::bits());
+        self.replan(&mut gate);
+        drop(gate);
+        let tally = round.tally(&self.engine);
+        log::warn!("lock {:?}: not renewed, trying again until the lease ends: {tally}", self.keys.name);
+        Err(Error::NoQuorum(tally))
+    }
+
+    /// Votes beyond the quorum in the last round that was granted, late ones included.
+    pub(crate) fn margin(&self) -> usize {
+        let votes = self.votes.lock().round.lock().yes();
+        votes.saturating_sub(self.engine.settings.quorum.votes())
+    }
+
+    /// Asks a quorum whether the lock is still ours.
+    pub(crate) fn verify(&self) -> Result<(), Error> {
+        self.check()?;
+        let limit = self.engine.settings.round_limit(self.terms.ttl);
+        let round = self.engine.round(self.command(Operation::Verify), clock::now().plus(limit));
+        let (reached, taken) = {
+            let answers = round.op.round.lock();
+            (answers.reached(), answers.taken())
+        };
+        if taken {
+            return Err(self.taken());
+        }
+        self.check()?;
+        if reached { Ok(()) } else { Err(Error::NoQuorum(round.tally(&self.engine))) }
+    }
+
+    pub(crate) fn remember_fence(&self, token: u64) {
+        *self.fence.lock() = Some(token);
+    }
+
+    /// The fencing token of this lease: asked for once, then remembered.
+    pub(crate) fn fencing_token(&self) -> Result<u64, Error> {
+        self.check()?;
+        let mut fence = self.fence.lock();
+        if let Some(token) = *fence {
+            return Ok(token);
+        }
+        let token = super::fence::ask(&self.engine, self)?;
+        *fence = Some(token);
+        Ok(token)
+    }
+
+    /// The fencing token, if it was asked for.
+    pub(crate) fn known_fence(&self) -> Option<u64> {
+        *self.fence.lock()
+    }
+
+    /// Ends the lease on our side; the state before, and the release to send. Queued under the gate, behind all that a
+    /// renewal has queued.
+    fn end(&self, awaited: bool) -> (State, Option<Arc<Op>>) {
+        let now = clock::now();
+        let mut gate = self.gate.lock();
+        let again = gate.lease.is_released();
+        let before = gate.lease.release(now);
+        self.until.store(0, Ordering::Release);
+        if let Some(key) = gate.timer.take() {
+            self.engine.timer.leave(key);
+        }
+        if again {
+            return (before, None);
+        }
+        self.engine.held.fetch_sub(1, Ordering::Relaxed);
+        let held_for = now.since(gate.lease.granted());
+        let keep = self.terms.min_hold.saturating_sub(held_for);
+        let quorum = self.engine.settings.quorum;
+        // A release begins no generation, so it needs no random nonce.
+        let command = Command { keys: self.keys.clone(), owner: self.owner.clone(), operation: Operation::Release { keep }, nonce: 0 };
+        let mut op = Op::new(command, quorum, quorum.all(), awaited);
+        op.key_ends = Some(now.plus(self.terms.ttl + self.terms.lock_delay));
+        let op = Arc::new(op);
+        self.lane().enqueue(op.clone());
+        (before, Some(op))
+    }
+
+    /// Releases and waits for a quorum to confirm it.
+    pub(crate) fn release(&self) -> Release {
+        if self.engine.is_forked() {
+            return Release::AlreadyLost(self.lost_by(Reason::Forked));
+        }
+        let (before, op) = self.end(true);
+        self.signal.end();
+        self.engine.watchdogs.retire(self);
+        let Some(op) = op else { return Release::Released };
+        let start = clock::now();
+        if let State::Lost(reason) = before {
+            self.lane().flush();
+            self.lane().attend();
+            return Release::AlreadyLost(self.lost_by(reason));
+        }
+        let limit = self.engine.settings.round_limit(self.terms.ttl);
+        let round = Finished::wait(self.lane(), op, start, start.plus(limit));
+        let answers = round.op.round.lock();
+        if answers.reached() {
+            Release::Released
+        } else if answers.taken() {
+            Release::AlreadyLost(self.lost_by(Reason::Taken))
+        } else if answers.gone() {
+            Release::AlreadyLost(self.lost_by(Reason::Vanished))
+        } else {
+            let unsure = |m: &MasterReport| matches!(m.said, Said::Failed(_));
+            let tally = round.tally_of(&self.engine, &answers);
+            Release::Unconfirmed(tally.masters.into_iter().filter(unsure).collect())
+        }
+    }
+
+    /// Writes the release and does not wait. In a forked child it does nothing: the lock is the parent's.
+    pub(crate) fn let_go(&self) {
+        if self.engine.is_forked() {
+            return;
+        }
+        let (_, op) = self.end(false);
+        self.signal.end();
+        self.engine.watchdogs.retire(self);
+        if op.is_some() {
+            self.lane().flush();
+            self.lane().attend();
+        }
+    }
+
+    /// Gives the lease up on our side without releasing it on the masters: somebody else adopts it.
+    pub(crate) fn hand_out(&self) -> Result<(), Error> {
+        self.check()?;
+        let now = clock::now();
+        let mut gate = self.gate.lock();
+        let before = gate.lease.release(now);
+        self.until.store(0, Ordering::Release);
+        if let Some(key) = gate.timer.take() {
+            self.engine.timer.leave(key);
+        }
+        drop(gate);
+        self.engine.held.fetch_sub(1, Ordering::Relaxed);
+        self.signal.end();
+        self.engine.watchdogs.retire(self);
+        match before {
+            State::Lost(reason) => Err(Error::Lost(self.lost_by(reason))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes back a grant that is not given to anybody.
+    pub(crate) fn abandon(&self) {
+        let op = self.votes.lock().clone();
+        if self.hand_out().is_err() {
+            log::debug!("lock {:?}: lost before it was handed out", self.keys.name);
+        }
+        undo(&self.engine, &op);
+    }
+}

@@ -1,0 +1,17 @@
+//! Threads and loops that carry out what `protocol` decides, over the lanes of `wire`.
+
+pub(crate) mod acquire;
+pub(crate) mod care;
+pub(crate) mod connect;
+pub(crate) mod core;
+pub(crate) mod error;
+pub(crate) mod fence;
+pub(crate) mod held;
+pub(crate) mod query;
+pub(crate) mod reaper;
+pub(crate) mod rounds;
+pub(crate) mod settings;
+pub(crate) mod signal;
+pub(crate) mod timer;
+pub(crate) mod watchdog;
+

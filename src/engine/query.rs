@@ -1,0 +1,88 @@
+//! Questions and acts that are about no lease of ours: status, forced release, init; and the adoption of a lease that
+//! another process has given up.
+
+use super::core::Engine;
+use super::error::{Error, Tally};
+use super::held::Held;
+use super::rounds::Finished;
+use super::settings::Terms;
+use crate::protocol::{Answer, Command, Judgement, Keys, Mono, Operation, Owner, Token, validity};
+use crate::sys::{clock, entropy};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// An owner for commands that are about nobody's value.
+fn nobody() -> Arc<Owner> {
+    Arc::new(Owner::new(Token::from_bytes([0; 16]), &Arc::from(""), 0))
+}
+
+impl Engine {
+    /// Asks all masters; waits for each that is not known to be down.
+    pub(crate) fn ask_all(&self, keys: Arc<Keys>, operation: Operation) -> Result<Finished, Error> {
+        self.usable()?;
+        let command = Command { keys, owner: nobody(), operation, nonce: entropy::bits() };
+        let limit = self.settings.master_limit(self.settings.ttl);
+        Ok(self.round(command, clock::now().plus(limit)))
+    }
+
+    /// Settles new and empty masters.
+    pub(crate) fn init(&self) -> Result<Tally, Error> {
+        let keys = Arc::new(self.settings.namespace.keys("-").map_err(|e| Error::config("namespace", e.to_string()))?);
+        let all_yes = |round: &Finished| round.op.round.lock().yes() == self.masters.len();
+        for operation in [Operation::Blank, Operation::Init] {
+            let round = self.ask_all(keys.clone(), operation.clone())?;
+            if !all_yes(&round) {
+                let refused = |a: &Answer| matches!(a, Answer::Settled(..));
+                let any = round.op.round.lock().answers().iter().flatten().any(|(a, _)| refused(a));
+                let tally = round.tally(self);
+                return Err(if any { Error::NotBlank(tally) } else { Error::NoQuorum(tally) });
+            }
+            if let Operation::Init = operation {
+                return Ok(round.tally(self));
+            }
+        }
+        Err(Error::Closed)
+    }
+
+    /// Adopts the lease of `from`, which its owner has given up and which ends at `until_old`.
+    ///
+    /// The value is replaced by one with a token of our own, so that a lease is adopted once. Proof obligation: the votes
+    /// are those of an acquire, with the given-up key in the place of an absent one; and the quorum is complete before
+    /// `until_old`, so nobody else was granted in between.
+    pub(crate) fn adopt(
+        self: &Arc<Self>,
+        keys: &Arc<Keys>,
+        terms: &Arc<Terms>,
+        from: Arc<Owner>,
+        until_old: Mono,
+        fence: Option<u64>,
+    ) -> Result<Arc<Held>, Error> {
+        self.usable()?;
+        let token = Token::from_bytes(entropy::token().map_err(Error::System)?);
+        let owner = Arc::new(Owner::new(token, &terms.label, clock::wall_us() / 1_000));
+        let operation = Operation::Adopt { from, px_ms: terms.px_ms(terms.ttl) };
+        let command = Command { keys: keys.clone(), owner: owner.clone(), operation, nonce: entropy::bits() };
+        let deadline = clock::now().plus(self.settings.round_limit(terms.ttl)).min(until_old);
+        let round = self.round(command, deadline);
+        let until = validity::until(round.start, terms.ttl, self.settings.drift).min(until_old.max(round.start));
+        let judgement = round.op.round.lock().judge(round.end, until);
+        match judgement {
+            Judgement::Granted => {
+                let held = Held::new(self, keys, &owner, terms, &round);
+                if let Some(token) = fence {
+                    held.remember_fence(token);
+                }
+                Ok(held)
+            }
+            other => {
+                super::acquire::undo(self, &round.op);
+                Err(Error::of_judgement(other, &keys.name, terms.ttl, self.settings.deployment.block(), round.tally(self)))
+            }
+        }
+    }
+
+    /// What is left of a moment of this boot.
+    pub(crate) fn left(until: Mono) -> Duration {
+        until.since(clock::now())
+    }
+}

@@ -1,0 +1,72 @@
+//! The settings that the engine runs by, already validated.
+
+use crate::protocol::generation::Deployment;
+use crate::protocol::lease;
+use crate::protocol::retry::Backoff;
+use crate::protocol::time::millis_up;
+use crate::protocol::{Drift, Namespace, Quorum};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A pause chosen by the user: the number of pauses so far in, the pause out.
+pub(crate) type Pause = Arc<dyn Fn(u32) -> Duration + Send + Sync>;
+
+/// The settings of a client.
+pub(crate) struct Settings {
+    pub(crate) quorum: Quorum,
+    pub(crate) namespace: Namespace,
+    pub(crate) deployment: Deployment,
+    pub(crate) quarantine: bool,
+    pub(crate) max_lease: Duration,
+    pub(crate) drift: Drift,
+    pub(crate) ttl: Duration,
+    pub(crate) master_limit: Option<Duration>,
+    pub(crate) round_limit: Option<Duration>,
+    pub(crate) connection_limit: Duration,
+    pub(crate) connect_limit: Duration,
+    pub(crate) outage_patience: Duration,
+    pub(crate) lanes: usize,
+    pub(crate) pool_size: u32,
+    pub(crate) label: Arc<str>,
+}
+
+impl Settings {
+    /// How long one master may take to answer a round of a lock with this ttl.
+    pub(crate) fn master_limit(&self, ttl: Duration) -> Duration {
+        self.master_limit
+            .unwrap_or_else(|| (ttl / 50).clamp(Duration::from_millis(50), Duration::from_millis(500)))
+    }
+
+    /// How long a round of a lock with this ttl is waited for: a tenth of the ttl, but leave short leases 50 ms.
+    pub(crate) fn round_limit(&self, ttl: Duration) -> Duration {
+        let whole = self.round_limit.unwrap_or_else(|| (ttl / 10).max(Duration::from_millis(50).min(ttl / 2)));
+        whole.min(self.master_limit(ttl))
+    }
+}
+
+/// The terms of one lock, shared by its handles and leases.
+#[derive(Clone)]
+pub(crate) struct Terms {
+    pub(crate) ttl: Duration,
+    pub(crate) renew: bool,
+    pub(crate) fenced: bool,
+    pub(crate) lock_delay: Duration,
+    pub(crate) min_hold: Duration,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) tries: Option<u32>,
+    pub(crate) fail_fast: bool,
+    pub(crate) backoff: Backoff,
+    pub(crate) pause: Option<Pause>,
+    pub(crate) label: Arc<str>,
+}
+
+impl Terms {
+    /// The life of the key on a master for a lease of `ttl`.
+    pub(crate) fn px_ms(&self, ttl: Duration) -> u64 {
+        millis_up(ttl + self.lock_delay)
+    }
+
+    pub(crate) fn lease(&self, drift: Drift) -> lease::Terms {
+        lease::Terms { ttl: self.ttl, drift, renew: self.renew, max_hold: self.max_hold }
+    }
+}

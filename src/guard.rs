@@ -1,0 +1,164 @@
+//! The guard of a held lock.
+
+use crate::engine::error::{Error, Lost};
+use crate::engine::held::{Held, Release};
+use crate::handle::Handle;
+use crate::options::check_ttl;
+use crate::protocol::State;
+use crossbeam_channel::Receiver;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A held lock; dropping it releases the lock.
+///
+/// `Drop` writes the release to all masters and waits for none of them; what could not be delivered is tried again in the
+/// background. [`release`](LockGuard::release) waits and tells what became of it. A guard may be sent to another thread
+/// and dropped there. In a forked child the guard is lost and releases nothing: the lock belongs to the parent.
+#[must_use = "the lock is released as soon as the guard is dropped"]
+pub struct LockGuard {
+    held: Option<Arc<Held>>,
+}
+
+impl LockGuard {
+    pub(crate) fn new(held: Arc<Held>) -> LockGuard {
+        LockGuard { held: Some(held) }
+    }
+
+    fn held(&self) -> &Held {
+        match &self.held {
+            Some(held) => held,
+            // Only the methods that consume the guard take it out.
+            None => unreachable!("a guard without a lease"),
+        }
+    }
+
+    /// The lock's name.
+    pub fn name(&self) -> &str {
+        &self.held().keys.name
+    }
+
+    /// Whether the lock is held at this instant: one atomic load, the clock and the process id; no I/O.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] from the deadline on, for good.
+    pub fn check(&self) -> Result<(), Error> {
+        self.held().check()
+    }
+
+    /// Whether the lock is held for at least `min` more, even if no renewal succeeds: ask before a step that must not be
+    /// caught halfway.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::EndsSoon`] if less is left, [`Error::Lost`] if nothing is.
+    pub fn ensure(&self, min: Duration) -> Result<(), Error> {
+        self.held().ensure(min)
+    }
+
+    /// How long the lock is held for if no renewal succeeds; zero once it is lost.
+    pub fn remaining(&self) -> Duration {
+        self.held().remaining()
+    }
+
+    /// Where the lease stands.
+    pub fn state(&self) -> State {
+        self.held().state()
+    }
+
+    /// Asks a quorum of masters whether the lock is still ours: one round trip. `check` is right without it; this finds
+    /// what a clock cannot tell, such as a forced release.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] if a majority says no, [`Error::NoQuorum`] if too few answer.
+    pub fn verify(&self) -> Result<(), Error> {
+        self.held().verify()
+    }
+
+    /// Prolongs the lease to at least `ttl` from now, by one round to a quorum. Never shortens it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoQuorum`] if too few masters agree (the lease goes on as it was), [`Error::Lost`] if it is over,
+    /// [`Error::Config`] for a ttl outside `100 ms..=max_lease`.
+    pub fn extend(&self, ttl: Duration) -> Result<(), Error> {
+        let held = self.held();
+        check_ttl(ttl, held.engine.settings.max_lease.saturating_sub(held.terms.lock_delay))?;
+        if held.engine.is_forked() {
+            return held.check();
+        }
+        held.extend(ttl)
+    }
+
+    /// The fencing token of this lease: a number above that of every earlier holder who asked for one. Hand it to the
+    /// resource with every write, and have the resource refuse lower ones: `UPDATE ... WHERE fence <= ?`.
+    ///
+    /// Asked for once, by one round trip (two if the masters' counters disagree); remembered from then on, and known from
+    /// the start with [`Options::fenced`](crate::Options::fenced). Below 2^53, so exact in SQL, JSON and Lua.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoQuorum`] if too few masters answer (the lock is not lost by it; ask again), [`Error::Lost`].
+    pub fn fencing_token(&self) -> Result<u64, Error> {
+        self.held().fencing_token()
+    }
+
+    /// A channel that gets one message when the lock is lost, and is disconnected when it is released. Made for
+    /// `crossbeam_channel::select!`.
+    ///
+    /// The message aims at `max(20 ms, ttl / 100)` before the deadline, also if every master hangs; it comes at once if a
+    /// majority says that the lock is somebody else's. No thread can promise to be scheduled in time, so ask
+    /// [`check`](LockGuard::check) before what cannot be undone.
+    pub fn lost(&self) -> &Receiver<Lost> {
+        self.held().signal.receiver()
+    }
+
+    /// Calls `callback` on a thread of the client when the lock is lost; at once if it is already. Not called after a
+    /// release. A panic in it is caught and logged.
+    pub fn on_lost(&self, callback: impl FnOnce(Lost) + Send + 'static) {
+        self.held().on_lost(Box::new(callback));
+    }
+
+    /// Votes beyond the quorum in the last good round, late ones included: how many masters may lose the key before the
+    /// next renewal without endangering the lock.
+    pub fn margin(&self) -> usize {
+        self.held().margin()
+    }
+
+    /// Releases the lock and waits for a quorum to confirm it, at most one round limit.
+    pub fn release(mut self) -> Release {
+        match self.held.take() {
+            Some(held) => held.release(),
+            None => unreachable!("a guard without a lease"),
+        }
+    }
+
+    /// Gives the lock up without releasing it, for another process of this machine to
+    /// [`adopt`](crate::Client::adopt) before the lease ends.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] if there is nothing left to hand over.
+    pub fn into_handle(mut self) -> Result<Handle, Error> {
+        match self.held.take() {
+            Some(held) => Handle::of(&held),
+            None => unreachable!("a guard without a lease"),
+        }
+    }
+}
+
+impl Drop for LockGuard {
+    fn drop(&mut self) {
+        if let Some(held) = self.held.take() {
+            held.let_go();
+        }
+    }
+}
+
+impl fmt::Debug for LockGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockGuard").field("name", &self.name()).field("remaining", &self.remaining()).finish_non_exhaustive()
+    }
+}

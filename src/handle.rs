@@ -1,0 +1,81 @@
+//! A lock on its way from one process to another.
+
+use crate::engine::core::Engine;
+use crate::engine::error::Error;
+use crate::engine::held::Held;
+use crate::protocol::{Mono, Owner, Token};
+use crate::sys;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A held lock without a guard: what [`LockGuard::into_handle`](crate::LockGuard::into_handle) gives and
+/// [`Client::adopt`](crate::Client::adopt) takes, once, on the same machine, before the lease ends. Nobody renews it
+/// meanwhile. If nobody adopts it the lock is free when its ttl ends.
+pub struct Handle {
+    pub(crate) name: String,
+    pub(crate) owner: Arc<Owner>,
+    pub(crate) until: Mono,
+    pub(crate) fence: Option<u64>,
+    boot: String,
+}
+
+const VERSION: &str = "redleash1";
+
+impl Handle {
+    pub(crate) fn of(held: &Held) -> Result<Handle, Error> {
+        let (until, fence) = (held.until(), held.known_fence());
+        held.hand_out()?;
+        Ok(Handle { name: held.keys.name.to_string(), owner: held.owner.clone(), until, fence, boot: sys::boot_id() })
+    }
+
+    /// The lock's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How long there is left to adopt it.
+    pub fn remaining(&self) -> Duration {
+        Engine::left(self.until)
+    }
+
+    /// The handle as text, to be sent through a pipe or a file that others cannot read. **Whoever has this text can take
+    /// the lock**: keep it out of logs and command lines.
+    pub fn reveal(&self) -> String {
+        let fence = self.fence.unwrap_or(0);
+        let (token, since) = (self.owner.secret_hex(), self.owner.since_ms());
+        [VERSION, &self.boot, &self.until.nanos().to_string(), &fence.to_string(), token, &since.to_string(), self.owner.label(), &self.name]
+            .join("\n")
+    }
+
+    /// Reads what [`reveal`](Handle::reveal) wrote.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] if the text is something else, or from another machine or before a reboot: a deadline means
+    /// nothing there.
+    pub fn parse(text: &str) -> Result<Handle, Error> {
+        let malformed = || Error::config("handle", "it is not what Handle::reveal wrote");
+        let parts: Vec<&str> = text.splitn(8, '\n').collect();
+        let [VERSION, boot, until, fence, token, since, label, name] = parts.as_slice() else { return Err(malformed()) };
+        if *boot != sys::boot_id() {
+            return Err(Error::config("handle", "it comes from another machine, or from before a restart of this one"));
+        }
+        let number = |s: &str| s.parse::<u64>().map_err(|_| malformed());
+        let token = Token::from_hex(token).ok_or_else(malformed)?;
+        let label = crate::options::check_label(label)?;
+        Ok(Handle {
+            name: (*name).to_string(),
+            owner: Arc::new(Owner::new(token, &label, number(since)?)),
+            until: Mono::from_nanos(number(until)?),
+            fence: Some(number(fence)?).filter(|f| *f > 0),
+            boot: (*boot).to_string(),
+        })
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle").field("name", &self.name).field("remaining", &self.remaining()).finish_non_exhaustive()
+    }
+}

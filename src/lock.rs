@@ -1,0 +1,169 @@
+//! `Lock`: plain Redlock, one holder at a time.
+
+use crate::engine::acquire::acquire;
+use crate::engine::core::Engine;
+use crate::engine::error::Error;
+use crate::engine::held::Held;
+use crate::engine::settings::Terms;
+use crate::guard::LockGuard;
+use crate::options::Options;
+use crate::protocol::{Keys, NameError, Wait};
+use crate::sys::clock;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A lock by name: one holder at a time among all clients of the same masters.
+///
+/// A handle is cheap to make and to clone, and may be shared by threads; ownership is the guard, not the thread. A thread
+/// that acquires the same `Lock` twice waits for itself: use [`ReentrantLock`](crate::ReentrantLock) for that.
+///
+/// # What it promises
+///
+/// While [`LockGuard::check`] says yes, no other guard of this name says yes, under the assumptions of
+/// [`Client::guarantees`](crate::Client::guarantees). It is a lease: a holder that is paused beyond its deadline is told so
+/// by `check`, but what it does without asking is stopped only by a [fencing token](LockGuard::fencing_token).
+///
+/// # Fairness
+///
+/// None: whoever asks at the right moment gets the lock. Waiting callers pause for a random time that grows.
+///
+/// # Cost
+///
+/// A free lock costs one round trip to the quorum-th fastest master to acquire and one to release; dropping the guard
+/// waits for none. A held lock costs one round trip per third of its ttl.
+///
+/// # Errors
+///
+/// Contention is not an error. An outage is, when the time that the caller gave (or `outage_patience`) is over. A wrong
+/// name or option is [`Error::Config`], before anything is sent.
+///
+/// ```no_run
+/// # fn main() -> Result<(), redleash::Error> {
+/// let client = redleash::Client::builder().node("redis://10.0.0.1").node("redis://10.0.0.2").node("redis://10.0.0.3").build()?;
+/// let guard = client.lock("orders/42").acquire()?;
+/// // ... the work that only one may do; ask guard.check()? before what cannot be undone ...
+/// drop(guard);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Lock {
+    engine: Arc<Engine>,
+    name: Result<Arc<Keys>, (NameError, String)>,
+    options: Options,
+    /// Checked once, when the options are set.
+    terms: Option<Arc<Terms>>,
+}
+
+impl Lock {
+    pub(crate) fn new(engine: &Arc<Engine>, name: &str, default: &Arc<Terms>) -> Lock {
+        let keys = engine.settings.namespace.keys(name).map(Arc::new).map_err(|e| (e, name.chars().take(64).collect()));
+        Lock { engine: engine.clone(), name: keys, options: Options::new(), terms: Some(default.clone()) }
+    }
+
+    /// Replaces the options.
+    #[must_use]
+    pub fn options(mut self, options: Options) -> Lock {
+        self.terms = options.terms(&self.engine.settings).ok().map(Arc::new);
+        self.options = options;
+        self
+    }
+
+    /// Whether the fencing token is drawn in the round that acquires; see [`Options::fenced`].
+    #[must_use]
+    pub fn fenced(self, fenced: bool) -> Lock {
+        let options = self.options.clone().fenced(fenced);
+        self.options(options)
+    }
+
+    /// The lock's name.
+    pub fn name(&self) -> &str {
+        match &self.name {
+            Ok(keys) => &keys.name,
+            Err((_, shown)) => shown,
+        }
+    }
+
+    /// Waits until the lock is ours. Waits as long as others hold it; an outage is endured for the client's
+    /// `outage_patience`.
+    pub fn acquire(&self) -> Result<LockGuard, Error> {
+        let wait = Wait::Forever { outage_patience: self.engine.settings.outage_patience };
+        match self.held(wait)? {
+            Some(held) => Ok(LockGuard::new(held)),
+            // Without a limit nothing but an error ends the wait.
+            None => Err(Error::Closed),
+        }
+    }
+
+    /// Takes the lock if it is free; `None` if another holds it, or as many masters as matter are split among others.
+    pub fn try_acquire(&self) -> Result<Option<LockGuard>, Error> {
+        Ok(self.held(Wait::Once)?.map(LockGuard::new))
+    }
+
+    /// Waits for at most `limit`; `None` if others held the lock all that time. Zero asks once.
+    pub fn try_acquire_for(&self, limit: Duration) -> Result<Option<LockGuard>, Error> {
+        let wait = if limit.is_zero() { Wait::Once } else { Wait::Until(clock::now().plus(limit)) };
+        self.finish_timed(self.held(wait))
+    }
+
+    /// Waits until `deadline` at the latest; `None` if others held the lock all that time. A past deadline asks once.
+    pub fn try_acquire_until(&self, deadline: Instant) -> Result<Option<LockGuard>, Error> {
+        self.try_acquire_for(clock::until(deadline))
+    }
+
+    /// Acquires the lock, runs `work`, and releases it, also if `work` panics.
+    ///
+    /// # Errors
+    ///
+    /// What `work` returns, if it is an error; else [`Error::Lost`] if the lease ended inside, in which case somebody else
+    /// may have been at work at the same time.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), redleash::Error> {
+    /// # let client = redleash::Client::builder().node("redis://127.0.0.1").build()?;
+    /// let total = client.lock("counter").with(|guard| {
+    ///     guard.check()?;
+    ///     Ok::<_, redleash::Error>(41 + 1)
+    /// })?;
+    /// # let _ = total; Ok(())
+    /// # }
+    /// ```
+    pub fn with<T, E: From<Error>>(&self, work: impl FnOnce(&LockGuard) -> Result<T, E>) -> Result<T, E> {
+        let guard = self.acquire()?;
+        let result = work(&guard)?;
+        let lost = guard.check();
+        drop(guard);
+        lost?;
+        Ok(result)
+    }
+
+    fn finish_timed(&self, result: Result<Option<Arc<Held>>, Error>) -> Result<Option<LockGuard>, Error> {
+        match result {
+            Err(Error::TriesUsedUp { .. }) => Ok(None),
+            other => Ok(other?.map(LockGuard::new)),
+        }
+    }
+
+    pub(crate) fn keys(&self) -> Result<&Arc<Keys>, Error> {
+        self.name.as_ref().map_err(|(e, shown)| Error::config("name", format!("{shown:?}: {e}")))
+    }
+
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    pub(crate) fn held(&self, wait: Wait) -> Result<Option<Arc<Held>>, Error> {
+        let keys = self.keys()?;
+        match &self.terms {
+            Some(terms) => acquire(&self.engine, keys, terms, wait),
+            None => acquire(&self.engine, keys, &Arc::new(self.options.terms(&self.engine.settings)?), wait),
+        }
+    }
+}
+
+impl fmt::Debug for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lock").field("name", &self.name()).field("options", &self.options).finish()
+    }
+}

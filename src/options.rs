@@ -1,0 +1,238 @@
+//! How one lock behaves: lease, fencing, holds and retries.
+
+use crate::engine::error::Error;
+use crate::engine::settings::{Pause, Settings, Terms};
+use crate::protocol::owner::MAX_LABEL;
+use crate::protocol::retry::Backoff;
+use crate::protocol::time::millis_up;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The shortest ttl: below it the round trips and the 2 ms of slack leave nothing to work in.
+pub const MIN_TTL: Duration = Duration::from_millis(100);
+
+/// How long a lock is held for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Lease {
+    /// A watchdog renews the lease, a third of `ttl` after each good round, until the guard is dropped. If the process dies
+    /// the lock is free again after at most `ttl` (and the lock-delay).
+    Watchdog {
+        /// The life of each renewal.
+        ttl: Duration,
+    },
+    /// The lease ends after `ttl` whatever happens; only [`LockGuard::extend`](crate::LockGuard::extend) prolongs it.
+    Fixed {
+        /// The life of the lease.
+        ttl: Duration,
+    },
+}
+
+/// The pauses between attempts at a lock that others hold.
+#[derive(Clone)]
+#[non_exhaustive]
+pub enum Retry {
+    /// A random pause in `min..=max` at first; `max` grows by half per attempt, up to `cap`. The default: 50 to 250 ms,
+    /// growing to 1 s.
+    Backoff {
+        /// The shortest pause.
+        min: Duration,
+        /// The longest pause at first.
+        max: Duration,
+        /// The longest pause.
+        cap: Duration,
+    },
+    /// The same pause every time. Clients that share it tend to collide; prefer some jitter.
+    Fixed(Duration),
+    /// A pause of your own: the number of pauses so far in, the pause out.
+    Custom(Arc<dyn Fn(u32) -> Duration + Send + Sync>),
+}
+
+impl fmt::Debug for Retry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Retry::Backoff { min, max, cap } => write!(f, "Backoff({min:?}..{max:?}, at most {cap:?})"),
+            Retry::Fixed(pause) => write!(f, "Fixed({pause:?})"),
+            Retry::Custom(_) => write!(f, "Custom"),
+        }
+    }
+}
+
+/// Options of a lock; what is not set is the client's. Checked when the lock is acquired, before anything is sent.
+///
+/// ```
+/// use redleash::{Lease, Options};
+/// use std::time::Duration;
+///
+/// let options = Options::new()
+///     .lease(Lease::Fixed { ttl: Duration::from_secs(10) })
+///     .fenced(true)
+///     .tries(3);
+/// # let _ = options;
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    lease: Option<Lease>,
+    fenced: bool,
+    lock_delay: Duration,
+    min_hold: Duration,
+    max_hold: Option<Duration>,
+    tries: Option<u32>,
+    fail_fast: bool,
+    retry: Option<Retry>,
+    label: Option<String>,
+}
+
+impl Options {
+    /// The client's defaults.
+    pub fn new() -> Options {
+        Options::default()
+    }
+
+    /// How long the lock is held for. Default: a watchdog lease with the client's ttl (30 s).
+    #[must_use]
+    pub fn lease(mut self, lease: Lease) -> Options {
+        self.lease = Some(lease);
+        self
+    }
+
+    /// Whether the fencing token is drawn in the round that acquires, instead of when it is first asked for. Default: no.
+    #[must_use]
+    pub fn fenced(mut self, fenced: bool) -> Options {
+        self.fenced = fenced;
+        self
+    }
+
+    /// How much longer than the lease the key lives, so that a holder that vanished leaves a pause before the next one is
+    /// granted. A clean release leaves none. Default: zero. Together with the ttl at most `max_lease`.
+    #[must_use]
+    pub fn lock_delay(mut self, delay: Duration) -> Options {
+        self.lock_delay = delay;
+        self
+    }
+
+    /// The lock stays taken for at least this long after it was granted, even if it is released before. For cron jobs on
+    /// hosts whose clocks differ. Default: zero. At most `max_lease`.
+    #[must_use]
+    pub fn min_hold(mut self, hold: Duration) -> Options {
+        self.min_hold = hold;
+        self
+    }
+
+    /// The watchdog renews no further than this after the grant; then the lock is lost, as announced. Default: none.
+    #[must_use]
+    pub fn max_hold(mut self, hold: Duration) -> Options {
+        self.max_hold = Some(hold);
+        self
+    }
+
+    /// The largest number of attempts of one call (redsync's `WithTries`). An `acquire` that has used them up returns
+    /// [`Error::TriesUsedUp`], a timed `try_acquire_*` `None`. Default: no limit.
+    #[must_use]
+    pub fn tries(mut self, tries: u32) -> Options {
+        self.tries = Some(tries);
+        self
+    }
+
+    /// Whether an outage (no quorum, quarantine) ends the call at once instead of being retried. A round always ends as
+    /// soon as it is decided, which is what redsync's `WithFailFast` asks for. Default: no.
+    #[must_use]
+    pub fn fail_fast(mut self, fail_fast: bool) -> Options {
+        self.fail_fast = fail_fast;
+        self
+    }
+
+    /// The pauses between attempts.
+    #[must_use]
+    pub fn retry(mut self, retry: Retry) -> Options {
+        self.retry = Some(retry);
+        self
+    }
+
+    /// What others read about the holder, at most 128 bytes. Default: the client's label (host and process id).
+    #[must_use]
+    pub fn label(mut self, label: impl Into<String>) -> Options {
+        self.label = Some(label.into());
+        self
+    }
+
+    /// Checks the options against the client's settings.
+    pub(crate) fn terms(&self, settings: &Settings) -> Result<Terms, Error> {
+        let (ttl, renew) = match self.lease {
+            None => (settings.ttl, true),
+            Some(Lease::Watchdog { ttl }) => (ttl, true),
+            Some(Lease::Fixed { ttl }) => (ttl, false),
+        };
+        check_ttl(ttl, settings.max_lease)?;
+        if ttl + self.lock_delay > settings.max_lease {
+            let problem = format!("{:?} with a ttl of {ttl:?} is above max_lease ({:?})", self.lock_delay, settings.max_lease);
+            return Err(Error::config("lock_delay", problem));
+        }
+        if self.min_hold > settings.max_lease {
+            let problem = format!("{:?} is above max_lease ({:?})", self.min_hold, settings.max_lease);
+            return Err(Error::config("min_hold", problem));
+        }
+        if self.max_hold.is_some_and(|hold| hold < MIN_TTL || hold < self.min_hold) {
+            return Err(Error::config("max_hold", format!("it is below {MIN_TTL:?} or below min_hold")));
+        }
+        if self.tries == Some(0) {
+            return Err(Error::config("tries", "0 tries cannot acquire anything; give at least 1"));
+        }
+        let (backoff, pause) = backoff(self.retry.as_ref())?;
+        let label = match &self.label {
+            Some(label) => check_label(label)?,
+            None => settings.label.clone(),
+        };
+        Ok(Terms {
+            ttl,
+            renew,
+            fenced: self.fenced,
+            lock_delay: self.lock_delay,
+            min_hold: self.min_hold,
+            max_hold: self.max_hold,
+            tries: self.tries,
+            fail_fast: self.fail_fast,
+            backoff,
+            pause,
+            label,
+        })
+    }
+}
+
+pub(crate) fn check_ttl(ttl: Duration, max_lease: Duration) -> Result<(), Error> {
+    if ttl < MIN_TTL {
+        Err(Error::config("ttl", format!("{ttl:?} is below the least, {MIN_TTL:?}")))
+    } else if ttl > max_lease {
+        Err(Error::config("ttl", format!("{ttl:?} is above max_lease ({max_lease:?}), which all clients share")))
+    } else if millis_up(ttl) * 1_000_000 != crate::protocol::time::nanos(ttl) {
+        Err(Error::config("ttl", format!("{ttl:?} is not a whole number of milliseconds")))
+    } else {
+        Ok(())
+    }
+}
+
+pub(crate) fn check_label(label: &str) -> Result<Arc<str>, Error> {
+    if label.len() > MAX_LABEL {
+        return Err(Error::config("label", format!("it has {} bytes; the limit is {MAX_LABEL}", label.len())));
+    }
+    if label.chars().any(char::is_control) {
+        return Err(Error::config("label", "it has a control character"));
+    }
+    Ok(label.into())
+}
+
+fn backoff(retry: Option<&Retry>) -> Result<(Backoff, Option<Pause>), Error> {
+    match retry {
+        None => Ok((Backoff::DEFAULT, None)),
+        Some(Retry::Backoff { min, max, cap }) if min <= max && max <= cap && !max.is_zero() => {
+            Ok((Backoff { min: *min, max: *max, cap: *cap }, None))
+        }
+        Some(Retry::Backoff { .. }) => Err(Error::config("retry", "it wants min <= max <= cap, and max above zero")),
+        Some(Retry::Fixed(pause)) => {
+            let pause = *pause;
+            Ok((Backoff::DEFAULT, Some(Arc::new(move |_| pause))))
+        }
+        Some(Retry::Custom(pause)) => Ok((Backoff::DEFAULT, Some(pause.clone()))),
+    }
+}

@@ -1,0 +1,45 @@
+-- Put before every script whose answer is counted: may this master vote?
+-- KEYS: 1 lock, 2 fencing counter, 3 generation.
+-- ARGV: 1 our value on this master, 2 the settled generation cached by this connection ('' = none), 3 run id of this
+-- connection's server ('' = unknown: any well-formed generation is accepted and none is replaced), 4 deployment
+-- (max_lease_ms:cluster:N:q), 5 nonce for a generation begun here, 6 length of a quarantine in us ('0' = no quarantine).
+-- Replies of all scripts are {code, ...}: 1 yes, 0 held by another {ttl ms}, 2 absent, -1 in quarantine {ms},
+-- -2 the key has another type {type}, -4 another deployment {theirs}, -5 fencing counter at its limit.
+local settled = ''
+local function now_us()
+  local t = redis.call('TIME')
+  return t[1] * 1000000 + t[2]
+end
+-- nil if an answer of this script counts, else the reply that says why not
+local function refusal()
+  if ARGV[6] == '0' then return nil end
+  local g = redis.call('GET', KEYS[3])
+  if g and g == ARGV[2] then return nil end
+  local now = now_us()
+  local run, ready, block
+  if g then run, ready, block = string.match(g, '^(%x*):(%d+):(.+):%x+$') end
+  if not run or (ARGV[3] ~= '' and run ~= ARGV[3]) then
+    redis.call('SET', KEYS[3], ARGV[3] .. ':' .. string.format('%.0f', now + ARGV[6]) .. ':' .. ARGV[4] .. ':' .. ARGV[5])
+    return {-1, math.ceil(ARGV[6] / 1000)}
+  end
+  if block ~= ARGV[4] then return {-4, block} end
+  if now < tonumber(ready) then return {-1, math.ceil((tonumber(ready) - now) / 1000)} end
+  settled = g
+  return nil
+end
+-- the value of the lock key: a string, or false; and a refusal if it is something else
+local function holder()
+  local v = redis.pcall('GET', KEYS[1])
+  if type(v) == 'table' then return false, {-2, redis.call('TYPE', KEYS[1]).ok} end
+  return v, nil
+end
+-- raises the fencing counter by 64, at least to the proposal p clamped to this master's clock give or take 15 s
+local function raise(p)
+  local now = now_us()
+  p = math.min(math.max(tonumber(p), now - 15000000), now + 15000000)
+  local c = math.max(tonumber(redis.call('GET', KEYS[2]) or '0') + 64, p)
+  if c > 9007199254740992 - 64 then return nil end
+  local s = string.format('%.0f', c)
+  redis.call('SET', KEYS[2], s, 'PX', 86400000)
+  return s
+end

@@ -1,0 +1,176 @@
+//! Who holds a lock, as every master sees it.
+
+use crate::engine::core::Engine;
+use crate::engine::error::{Error, Said};
+use crate::engine::rounds::Finished;
+use crate::protocol::generation::Generation;
+use crate::protocol::owner::Holder;
+use crate::protocol::{Answer, Cause, MasterView};
+use std::fmt;
+use std::time::Duration;
+
+/// What every master knows of a lock.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Status {
+    /// The lock's name.
+    pub name: String,
+    /// The number of masters that must agree for a lock to be held.
+    pub quorum: usize,
+    /// One entry per master, in the order of the nodes.
+    pub masters: Vec<MasterStatus>,
+}
+
+/// What one master knows of a lock. Tokens are shown by eight digits of a hash.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct MasterStatus {
+    /// Host and port or the path of the socket, without credentials.
+    pub master: String,
+    /// Why the master says nothing, if so.
+    pub failure: Option<String>,
+    /// The holder's label, if the key is there.
+    pub holder: Option<String>,
+    /// Eight hexadecimal digits of the hash of the holder's token.
+    pub fingerprint: Option<String>,
+    /// When the holder began its attempt, in milliseconds since 1970 by the holder's clock.
+    pub since_ms: Option<u64>,
+    /// The remaining life of the key on this master.
+    pub ttl: Option<Duration>,
+    /// The fencing counter.
+    pub fence: Option<u64>,
+    /// The run id in the master's generation, if it has one.
+    pub generation: Option<String>,
+    /// How much longer the master is in quarantine.
+    pub quarantined_for: Option<Duration>,
+}
+
+impl Status {
+    pub(crate) fn of(name: &str, quorum: usize, labels: &[String], round: &Finished) -> Status {
+        let round = round.op.round.lock();
+        let masters = labels.iter().zip(round.answers()).map(|(label, answer)| match answer {
+            Some((Answer::View(view), _)) => MasterStatus::of(label, view),
+            Some((other, _)) => MasterStatus::silent(label, Said::from(other).to_string()),
+            None => MasterStatus::silent(label, Cause::TimedOut.to_string()),
+        });
+        Status { name: name.to_string(), quorum, masters: masters.collect() }
+    }
+
+    /// The label of the owner that a quorum of masters agrees on, if there is one.
+    pub fn holder(&self) -> Option<&str> {
+        let same = |m: &&MasterStatus| {
+            self.masters.iter().filter(|o| o.fingerprint.is_some() && o.fingerprint == m.fingerprint).count() >= self.quorum
+        };
+        self.masters.iter().find(same).and_then(|m| m.holder.as_deref())
+    }
+}
+
+impl MasterStatus {
+    fn silent(label: &str, failure: String) -> MasterStatus {
+        MasterStatus {
+            master: label.to_string(),
+            failure: Some(failure),
+            holder: None,
+            fingerprint: None,
+            since_ms: None,
+            ttl: None,
+            fence: None,
+            generation: None,
+            quarantined_for: None,
+        }
+    }
+
+    fn of(label: &str, view: &MasterView) -> MasterStatus {
+        let (holder, fingerprint, since_ms) = match (&view.holder, &view.foreign_type) {
+            (Some(Holder::Owner { label, fingerprint, since_ms }), _) => {
+                (Some(label.clone()), Some(fingerprint.clone()), Some(*since_ms))
+            }
+            (Some(Holder::Revoked), _) => (Some("(revoked)".into()), None, None),
+            (Some(Holder::Foreign(hash)), _) => (Some("(not redleash)".into()), Some(hash.clone()), None),
+            (None, Some(kind)) => (Some(format!("(a {kind}, not a lock)")), None, None),
+            (None, None) => (None, None, None),
+        };
+        let wait = |g: &Generation| g.ready_at_us.checked_sub(view.time_us).filter(|us| *us > 0);
+        MasterStatus {
+            failure: None,
+            holder,
+            fingerprint,
+            since_ms,
+            ttl: view.ttl,
+            fence: view.fence,
+            generation: view.generation.as_ref().map(|g| g.run_id.clone()),
+            quarantined_for: view.generation.as_ref().and_then(wait).map(Duration::from_micros),
+            ..MasterStatus::silent(label, String::new())
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.holder() {
+            Some(holder) => writeln!(f, "{:?} is held by {holder}", self.name)?,
+            None => writeln!(f, "{:?} is held by nobody with a quorum", self.name)?,
+        }
+        for (i, m) in self.masters.iter().enumerate() {
+            if i > 0 {
+                writeln!(f)?;
+            }
+            write!(f, "  {}: {m}", m.master)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for MasterStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(failure) = &self.failure {
+            return write!(f, "{failure}");
+        }
+        match &self.holder {
+            Some(holder) => write!(f, "{holder}")?,
+            None => write!(f, "free")?,
+        }
+        if let Some(fingerprint) = &self.fingerprint {
+            write!(f, " #{fingerprint}")?;
+        }
+        if let Some(ttl) = self.ttl {
+            write!(f, ", ttl {:.1} s", ttl.as_secs_f64())?;
+        }
+        if let Some(fence) = self.fence {
+            write!(f, ", fence {fence}")?;
+        }
+        match (&self.quarantined_for, &self.generation) {
+            (Some(d), _) => write!(f, ", in quarantine for {:.1} s more", d.as_secs_f64()),
+            (None, Some(run_id)) => write!(f, ", generation {}", run_id.get(..8).unwrap_or(run_id)),
+            (None, None) => write!(f, ", no generation"),
+        }
+    }
+}
+
+/// What a forced release came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Revoked {
+    /// How many masters had a holder to take the lock from.
+    pub masters: usize,
+    /// When the lock is free at the latest: the longest remaining ttl. `None` if it was free on every master.
+    pub free_in: Option<Duration>,
+}
+
+impl Revoked {
+    pub(crate) fn of(engine: &Engine, name: &str, finished: &Finished) -> Result<Revoked, Error> {
+        let round = finished.op.round.lock();
+        let said = || round.answers().iter().flatten().map(|(a, _)| a);
+        for (label, answer) in engine.labels.iter().zip(round.answers()) {
+            if let Some((Answer::Conflict(kind), _)) = answer {
+                return Err(Error::Conflict { name: name.into(), master: label.clone(), kind: kind.clone() });
+            }
+        }
+        let answered = said().filter(|a| matches!(a, Answer::Yes(_) | Answer::Missing)).count();
+        if answered < engine.settings.quorum.votes() {
+            return Err(Error::NoQuorum(finished.tally_of(engine, &round)));
+        }
+        let ttl = |a: &Answer| if let Answer::Yes(ms) = a { Some(Duration::from_millis(ms.unwrap_or(0))) } else { None };
+        Ok(Revoked { masters: said().filter_map(ttl).count(), free_in: said().filter_map(ttl).max() })
+    }
+}

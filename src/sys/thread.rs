@@ -1,0 +1,60 @@
+//! Named threads with small stacks, and a count of those that live.
+
+use super::sync::{Condvar, Mutex};
+use std::cell::Cell;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The stack of a background thread: they parse replies and call `log`, nothing deep.
+const STACK: usize = 256 * 1024;
+
+/// The background threads of one client.
+#[derive(Default)]
+pub(crate) struct Threads {
+    live: Mutex<usize>,
+    ended: Condvar,
+}
+
+thread_local! {
+    /// The client whose background thread this is, by address; zero elsewhere.
+    static OURS: Cell<usize> = const { Cell::new(0) };
+}
+
+impl Threads {
+    /// Starts `body` on a thread called `redleash-{role}`.
+    pub(crate) fn spawn(self: &Arc<Self>, role: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        let threads = self.clone();
+        *self.live.lock() += 1;
+        let spawned = std::thread::Builder::new().name(format!("redleash-{role}")).stack_size(STACK).spawn(move || {
+            OURS.set(Arc::as_ptr(&threads) as usize);
+            let _end = End(threads);
+            body();
+        });
+        spawned.map(drop).inspect_err(|_| *self.live.lock() -= 1)
+    }
+
+    /// Waits until all threads have ended, but for the calling one; how many are left after `limit`.
+    pub(crate) fn wait(self: &Arc<Self>, limit: Duration) -> usize {
+        let own = usize::from(OURS.get() == Arc::as_ptr(self) as usize);
+        let deadline = super::clock::now().plus(limit);
+        let mut live = self.live.lock();
+        while *live > own {
+            let left = deadline.since(super::clock::now());
+            if left.is_zero() {
+                break;
+            }
+            self.ended.wait_for(&mut live, left);
+        }
+        live.saturating_sub(own)
+    }
+}
+
+struct End(Arc<Threads>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        *self.0.live.lock() -= 1;
+        self.0.ended.notify_all();
+    }
+}

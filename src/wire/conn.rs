@@ -1,0 +1,111 @@
+//! One connection: a non-blocking stream, and what is known of the server behind it.
+//!
+//! The seam for TLS is `send` and `receive`: both take plain bytes and neither blocks; a sealed stream keeps its
+//! cipher state behind a short mutex with no I/O inside and answers `wants_write` after a handshake message.
+
+use rustix::fd::{AsFd, BorrowedFd};
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// A TCP or Unix socket.
+#[derive(Debug)]
+pub(crate) enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Stream {
+    pub(crate) fn set_nonblocking(&self) -> io::Result<()> {
+        match self {
+            Stream::Tcp(s) => s.set_nonblocking(true),
+            Stream::Unix(s) => s.set_nonblocking(true),
+        }
+    }
+
+    pub(crate) fn set_timeout(&self, limit: Duration) -> io::Result<()> {
+        let limit = Some(limit.max(Duration::from_millis(1)));
+        match self {
+            Stream::Tcp(s) => s.set_read_timeout(limit).and_then(|()| s.set_write_timeout(limit)),
+            Stream::Unix(s) => s.set_read_timeout(limit).and_then(|()| s.set_write_timeout(limit)),
+        }
+    }
+
+    pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(s) => (&mut &*s).write(bytes),
+            Stream::Unix(s) => (&mut &*s).write(bytes),
+        }
+    }
+
+    pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(s) => (&mut &*s).read(buffer),
+            Stream::Unix(s) => (&mut &*s).read(buffer),
+        }
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Stream::Tcp(s) => s.as_fd(),
+            Stream::Unix(s) => s.as_fd(),
+        }
+    }
+}
+
+/// A connection that has passed the handshake. Shared by the writer and the reader of a lane.
+#[derive(Debug)]
+pub(crate) struct Conn {
+    stream: Stream,
+    id: u64,
+    run_id: String,
+    broken: AtomicBool,
+}
+
+impl Conn {
+    /// Wraps a stream; `run_id` is empty where the server does not tell it.
+    pub(crate) fn new(stream: Stream, run_id: String) -> Conn {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Conn { stream, id: NEXT.fetch_add(1, Ordering::Relaxed), run_id, broken: AtomicBool::new(false) }
+    }
+
+    /// A number that no other connection of this process has.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The run id of the server process at the other end. A connection ends with its process, so it stays true.
+    pub(crate) fn run_id(&self) -> &str {
+        &self.run_id
+    }
+
+    /// Writes what the socket takes now.
+    pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.send(bytes)
+    }
+
+    /// Reads what the socket has now.
+    pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.receive(buffer)
+    }
+
+    /// Marks the connection unusable. A connection with an unknown number of replies under way is not used again: it
+    /// could answer a grant for a key that somebody else holds (aesthetics.md 4).
+    pub(crate) fn break_off(&self) {
+        self.broken.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Acquire)
+    }
+}
+
+impl AsFd for Conn {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}

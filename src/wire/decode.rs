@@ -1,0 +1,201 @@
+//! Replies to answers.
+
+use crate::protocol::generation::Generation;
+use crate::protocol::owner::Holder;
+use crate::protocol::{Answer, Cause, Command, MasterView, Operation};
+use redis::{ServerErrorKind, Value};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A reply made sense of.
+pub(crate) struct Decoded {
+    pub(crate) answer: Answer,
+    /// What becomes of the settled generation that the connection has cached.
+    pub(crate) cache: Cache,
+}
+
+/// A change of a connection's cached generation.
+pub(crate) enum Cache {
+    Keep,
+    Drop,
+    Settle(Arc<[u8]>),
+}
+
+/// What the first reply of a pair was.
+#[derive(Debug, Clone)]
+pub(crate) enum Written {
+    Yes,
+    No,
+    Error(Cause),
+}
+
+impl From<Answer> for Decoded {
+    fn from(answer: Answer) -> Decoded {
+        Decoded { answer, cache: Cache::Keep }
+    }
+}
+
+const NONSENSE: Answer = Answer::Failed(Cause::Nonsense);
+
+/// Whether the reply says that the server does not know the script.
+pub(crate) fn is_noscript(value: &Value) -> bool {
+    matches!(value, Value::ServerError(e) if e.kind() == Some(ServerErrorKind::NoScript))
+}
+
+/// The cause in an error reply. Servers may quote arguments in errors, and an argument may be a token, so only the code and
+/// the first words are kept.
+fn cause(error: &redis::ServerError) -> Cause {
+    match error.kind() {
+        Some(ServerErrorKind::ReadOnly) => Cause::ReadOnly,
+        _ => {
+            let detail = error.details().unwrap_or_default();
+            let safe: String = detail.chars().take_while(|c| !matches!(c, '\'' | '"' | '`')).take(100).collect();
+            Cause::Refused(format!("{} {}", error.code(), safe.trim_end()).trim_end().to_string())
+        }
+    }
+}
+
+/// An error drops the cached generation: the server may not be what it was.
+fn refused(error: &redis::ServerError) -> Decoded {
+    Decoded { answer: Answer::Failed(cause(error)), cache: Cache::Drop }
+}
+
+/// The reply to `SET NX PX`; `None` if it has the wrong shape.
+pub(crate) fn written(value: &Value) -> Option<Written> {
+    match value {
+        Value::Okay => Some(Written::Yes),
+        Value::Nil => Some(Written::No),
+        Value::ServerError(e) => Some(Written::Error(cause(e))),
+        _ => None,
+    }
+}
+
+/// The vote of `SET NX PX` alone.
+pub(crate) fn plain(value: &Value) -> Decoded {
+    match written(value) {
+        Some(Written::Yes) => Answer::Yes(None).into(),
+        Some(Written::No) => Answer::Held(None).into(),
+        Some(Written::Error(cause)) => Decoded { answer: Answer::Failed(cause), cache: Cache::Drop },
+        None => NONSENSE.into(),
+    }
+}
+
+/// The vote of a pair on master `i`, whose connection had cached `settled` when the pair was queued.
+///
+/// Proof obligation: a vote only if the write was done *and* the generation read behind it equals `settled` byte for byte
+/// *and* the key is ours. Anything else is no vote, and is not read again to rescue it.
+pub(crate) fn pair(command: &Command, i: usize, settled: &[u8], written: &Written, value: &Value) -> Decoded {
+    let Value::Array(items) = value else {
+        return match value {
+            Value::ServerError(e) => refused(e),
+            _ => NONSENSE.into(),
+        };
+    };
+    let [generation, key] = items.as_slice() else { return NONSENSE.into() };
+    let same = matches!(generation, Value::BulkString(g) if g.as_slice() == settled);
+    let cache = if same { Cache::Keep } else { Cache::Drop };
+    let ours = matches!(key, Value::BulkString(v) if command.owner.owns(i, v));
+    let answer = match (written, key) {
+        (Written::Error(cause), _) => return Decoded { answer: Answer::Failed(cause.clone()), cache: Cache::Drop },
+        (Written::Yes, _) if same && ours => Answer::Yes(None),
+        (Written::Yes, _) => Answer::Stale,
+        (Written::No, Value::BulkString(_)) => Answer::Held(None),
+        (Written::No, _) => Answer::Unclear,
+    };
+    Decoded { answer, cache }
+}
+
+fn int(value: Option<&Value>) -> Option<i64> {
+    match value? {
+        Value::Int(n) => Some(*n),
+        _ => None,
+    }
+}
+
+fn text(value: Option<&Value>) -> Option<&str> {
+    match value? {
+        Value::BulkString(b) => std::str::from_utf8(b).ok(),
+        Value::SimpleString(s) => Some(s),
+        Value::Okay => Some("OK"),
+        _ => None,
+    }
+}
+
+fn millis(value: Option<&Value>) -> Option<Duration> {
+    int(value).and_then(|ms| u64::try_from(ms).ok()).map(Duration::from_millis)
+}
+
+/// The answer of a script; nonsense if the shape is not what `operation` expects.
+pub(crate) fn script(operation: &Operation, value: &Value) -> Decoded {
+    if let Value::ServerError(e) = value {
+        return refused(e);
+    }
+    let decoded = match (operation, value) {
+        (Operation::Release { .. }, Value::Int(n)) => Some(released(*n).into()),
+        (Operation::Status, Value::Array(items)) => view(items).map(|v| Answer::View(Box::new(v)).into()),
+        (Operation::Blank, Value::Array(items)) => blank(items).map(Decoded::from),
+        (Operation::Init, Value::Array(items)) if items.len() == 2 => blank(items).map(Decoded::from),
+        (Operation::Release { .. } | Operation::Status | Operation::Blank, _) => None,
+        (_, Value::Array(items)) => vote(operation, items),
+        _ => None,
+    };
+    decoded.unwrap_or_else(|| NONSENSE.into())
+}
+
+fn released(n: i64) -> Answer {
+    match n {
+        -1 => Answer::Missing,
+        n if n < 0 => Answer::Held(None),
+        n => Answer::Yes(Some(n.unsigned_abs())),
+    }
+}
+
+fn vote(operation: &Operation, items: &[Value]) -> Option<Decoded> {
+    let second = items.get(1);
+    let answer = match int(items.first())? {
+        1 => {
+            let counter = match (operation, items.get(2)) {
+                (Operation::Acquire { fence: Some(_), .. } | Operation::Fence(_) | Operation::WriteBack(_), c) => {
+                    Some(text(c)?.parse().ok()?)
+                }
+                _ => None,
+            };
+            let cache = match second {
+                Some(Value::BulkString(g)) if !g.is_empty() => Cache::Settle(g.as_slice().into()),
+                _ => Cache::Keep,
+            };
+            return Some(Decoded { answer: Answer::Yes(counter), cache });
+        }
+        0 => Answer::Held(millis(second)),
+        2 => Answer::Missing,
+        -1 => return Some(Decoded { answer: Answer::Quarantined(millis(second)?), cache: Cache::Drop }),
+        -2 => Answer::Conflict(text(second)?.to_string()),
+        -4 => return Some(Decoded { answer: Answer::Mismatch(text(second)?.to_string()), cache: Cache::Drop }),
+        -5 => Answer::Failed(Cause::FenceRange),
+        _ => return None,
+    };
+    Some(answer.into())
+}
+
+fn blank(items: &[Value]) -> Option<Answer> {
+    let generation = Some(text(items.first())?).filter(|g| !g.is_empty()).map(String::from);
+    let keys = u64::try_from(int(items.get(1))?).ok()?;
+    Some(if generation.is_none() && keys == 0 { Answer::Yes(None) } else { Answer::Settled(generation, keys) })
+}
+
+fn view(items: &[Value]) -> Option<MasterView> {
+    let [kind, value, ttl, fence, generation, time] = items else { return None };
+    let kind = text(Some(kind))?;
+    let holder = match value {
+        Value::BulkString(v) if kind == "string" => Some(Holder::parse(v)),
+        _ => None,
+    };
+    Some(MasterView {
+        holder,
+        foreign_type: (!matches!(kind, "string" | "none")).then(|| kind.to_string()),
+        ttl: millis(Some(ttl)),
+        fence: text(Some(fence)).and_then(|c| c.parse().ok()),
+        generation: text(Some(generation)).and_then(Generation::parse),
+        time_us: text(Some(time))?.parse().ok()?,
+    })
+}

@@ -1,0 +1,124 @@
+//! Commands to bytes.
+
+use super::scripts::SCRIPTS;
+use crate::protocol::command::Form;
+use crate::protocol::generation::Deployment;
+use crate::protocol::owner::REVOKED;
+use crate::protocol::time::millis_up;
+use crate::protocol::{Command, Operation};
+use redis::Cmd;
+use std::sync::Arc;
+
+/// What the scripts must know of the connection that they are sent on.
+pub(crate) struct Peer<'a> {
+    /// The master's index.
+    pub(crate) index: usize,
+    /// The server's run id, empty if unknown.
+    pub(crate) run_id: &'a str,
+    /// The settled generation that this connection has seen.
+    pub(crate) settled: Option<&'a Arc<[u8]>>,
+}
+
+/// Buffers that are used again for every command.
+pub(crate) struct Encoder {
+    deployment: Deployment,
+    quarantine: bool,
+    quarantine_us: String,
+    cmd: Cmd,
+    value: String,
+    other: String,
+}
+
+impl Encoder {
+    pub(crate) fn new(deployment: Deployment, quarantine: bool) -> Encoder {
+        let us = if quarantine { deployment.quarantine_us() } else { 0 };
+        Encoder {
+            deployment,
+            quarantine,
+            quarantine_us: us.to_string(),
+            cmd: Cmd::new(),
+            value: String::new(),
+            other: String::new(),
+        }
+    }
+
+    /// Whether votes are checked against the generation.
+    pub(crate) fn quarantine(&self) -> bool {
+        self.quarantine
+    }
+
+    /// Appends `SET NX PX` and, for a pair, the read behind it.
+    pub(crate) fn plain(&mut self, command: &Command, px_ms: u64, form: Form, i: usize, out: &mut Vec<u8>) {
+        let keys = &command.keys;
+        command.owner.write_value(i, &mut self.value);
+        self.cmd.clear();
+        self.cmd.arg("SET").arg(&keys.lock).arg(&self.value).arg("NX").arg("PX").arg(px_ms);
+        self.cmd.write_packed_command(out);
+        if form == Form::Pair {
+            // Proof obligation: the read is behind the write on the same connection, so an unchanged generation means
+            // that nothing was lost before the write (protocol-changes.md 1.2).
+            self.cmd.clear();
+            self.cmd.arg("MGET").arg(&keys.generation).arg(&keys.lock);
+            self.cmd.write_packed_command(out);
+        }
+    }
+
+    /// Appends the script of `command`, by digest or in full.
+    pub(crate) fn script(&mut self, command: &Command, peer: &Peer<'_>, by_digest: bool, out: &mut Vec<u8>) {
+        let Encoder { cmd, value, other, deployment, quarantine_us, .. } = self;
+        let (keys, script) = (&command.keys, SCRIPTS.of(&command.operation));
+        cmd.clear();
+        if by_digest {
+            cmd.arg("EVALSHA").arg(&script.sha);
+        } else {
+            cmd.arg("EVAL").arg(script.text);
+        }
+        match &command.operation {
+            Operation::Release { keep } => {
+                command.owner.write_value(peer.index, value);
+                let message = command.owner.token().fingerprint();
+                cmd.arg(1).arg(&keys.lock).arg(&*value).arg(&keys.channel).arg(message).arg(millis_up(*keep));
+            }
+            Operation::Status => {
+                cmd.arg(3).arg(&keys.lock).arg(&keys.fence).arg(&keys.generation);
+            }
+            Operation::Revoke => {
+                cmd.arg(2).arg(&keys.lock).arg(&keys.fence).arg(format!("{REVOKED}{:016x}", command.nonce));
+            }
+            Operation::Blank => {
+                cmd.arg(1).arg(&keys.generation);
+            }
+            Operation::Init => {
+                cmd.arg(1).arg(&keys.generation).arg(peer.run_id).arg(deployment.block());
+                cmd.arg(format!("{:016x}", command.nonce ^ peer.index as u64));
+            }
+            voting => {
+                command.owner.write_value(peer.index, value);
+                cmd.arg(3).arg(&keys.lock).arg(&keys.fence).arg(&keys.generation);
+                cmd.arg(&*value).arg(peer.settled.map_or(&[][..], |g| g));
+                cmd.arg(peer.run_id).arg(deployment.block()).arg(format!("{:016x}", command.nonce)).arg(&*quarantine_us);
+                match voting {
+                    Operation::Acquire { px_ms, fence, .. } => {
+                        cmd.arg(px_ms);
+                        match fence {
+                            Some(proposal) => cmd.arg(proposal),
+                            None => cmd.arg(""),
+                        };
+                    }
+                    Operation::Extend { px_ms, recreate } => {
+                        cmd.arg(px_ms).arg(u8::from(*recreate));
+                    }
+                    Operation::Adopt { from, px_ms } => {
+                        from.write_value(peer.index, other);
+                        cmd.arg(px_ms).arg(&*other);
+                    }
+                    Operation::Fence(number) | Operation::WriteBack(number) => {
+                        cmd.arg(number);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        cmd.write_packed_command(out);
+    }
+}

@@ -1,0 +1,371 @@
+//! A lane: one shared connection per master, on which the rounds of many threads travel.
+//!
+//! Submitting is queueing; whoever holds the write side writes for all that is queued, one write per master. Waiting is
+//! parking; one waiting thread reads for all (`reader`).
+
+use super::Pooled;
+use super::encode::{Encoder, Peer};
+use super::link::{Entry, Expect, Link};
+use super::op::Op;
+use super::reader::Reader;
+use super::seat::{Awaited, Seat, Turn};
+use crate::protocol::command::{Form, form};
+use crate::protocol::generation::Deployment;
+use crate::protocol::health::{Treatment, treat};
+use crate::protocol::{Answer, Cause, Mono, Operation, Quorum};
+use crate::sys::clock;
+use crate::sys::sync::Mutex;
+use crate::sys::wake::Wake;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::Thread;
+use std::time::Duration;
+
+/// What a lane tells its owner.
+pub(crate) trait Hooks: Send + Sync {
+    /// The connection to master `i` is gone and wants to be replaced.
+    fn connection_lost(&self, i: usize);
+    /// The release in `op` may not have reached master `i`.
+    fn undelivered(&self, i: usize, op: &Arc<Op>);
+    /// Replies may come that nobody waits for: see to it that they are read.
+    fn unattended(&self, lane: usize);
+    /// Why master `i` cannot be reached.
+    fn down_reason(&self, i: usize) -> String;
+}
+
+/// The settings of a lane.
+pub(crate) struct LaneConfig {
+    pub(crate) index: usize,
+    pub(crate) quorum: Quorum,
+    pub(crate) deployment: Deployment,
+    pub(crate) quarantine: bool,
+    /// After this time without an answer a master is hung, and nobody waits for it.
+    pub(crate) master_limit: Duration,
+    /// After this time without an answer its connection is closed.
+    pub(crate) connection_limit: Duration,
+}
+
+enum Job {
+    New(Arc<Op>),
+    /// The script in full, to one master that did not know its digest.
+    Resend(Arc<Op>, usize),
+}
+
+/// Bytes for one master that its socket has not taken yet.
+#[derive(Default)]
+struct Outgoing {
+    conn_id: u64,
+    bytes: Vec<u8>,
+    at: usize,
+}
+
+struct Writer {
+    encoder: Encoder,
+    outgoing: Vec<Outgoing>,
+    spare: Vec<Job>,
+    entries: Vec<Entry>,
+}
+
+/// See the module.
+pub(crate) struct Lane {
+    pub(crate) config: LaneConfig,
+    pub(crate) links: Vec<Link>,
+    inbox: Mutex<Vec<Job>>,
+    writer: Mutex<Writer>,
+    pub(super) reader: Mutex<Reader>,
+    pub(super) seat: Seat<Op>,
+    pub(super) wake: Wake,
+    /// Rises whenever what must be polled changes.
+    pub(super) epoch: AtomicU64,
+    /// A caretaker has been asked for and has not finished.
+    pub(crate) attended: AtomicBool,
+    pub(super) hooks: Box<dyn Hooks>,
+}
+
+/// The first size at which a backlog is thought to be a dead master's: nothing more is queued for it.
+const BACKLOG_LIMIT: usize = 1024 * 1024;
+
+impl Lane {
+    pub(crate) fn new(config: LaneConfig, hooks: Box<dyn Hooks>) -> io::Result<Lane> {
+        let n = config.quorum.masters();
+        Ok(Lane {
+            links: (0..n).map(|_| Link::default()).collect(),
+            inbox: Mutex::new(Vec::new()),
+            writer: Mutex::new(Writer {
+                encoder: Encoder::new(config.deployment.clone(), config.quarantine),
+                outgoing: (0..n).map(|_| Outgoing::default()).collect(),
+                spare: Vec::new(),
+                entries: Vec::new(),
+            }),
+            reader: Mutex::new(Reader::new(n)),
+            seat: Seat::new(),
+            wake: Wake::new()?,
+            epoch: AtomicU64::new(1),
+            attended: AtomicBool::new(false),
+            hooks,
+            config,
+        })
+    }
+
+    /// Queues a round behind everything that is queued on this lane. Follow with [`Lane::flush`].
+    pub(crate) fn enqueue(&self, op: Arc<Op>) {
+        self.inbox.lock().push(Job::New(op));
+    }
+
+    /// Queues and writes a round that nobody waits for. Never blocks on a socket.
+    pub(crate) fn post(&self, op: Arc<Op>) {
+        self.enqueue(op);
+        self.flush();
+        self.attend();
+    }
+
+    /// Asks for a caretaker, once until it has finished.
+    pub(crate) fn attend(&self) {
+        if !self.attended.load(Ordering::Relaxed) && !self.attended.swap(true, Ordering::AcqRel) {
+            self.hooks.unattended(self.config.index);
+        }
+    }
+
+    /// Whether any master owes an answer.
+    pub(crate) fn is_owed(&self) -> bool {
+        self.links.iter().any(Link::is_owed)
+    }
+
+    /// Writes what is queued, if nobody else is writing; whoever is, writes this too.
+    pub(crate) fn flush(&self) {
+        let mut woken = Vec::new();
+        loop {
+            let Some(mut writer) = self.writer.try_lock() else { break };
+            loop {
+                let spare = std::mem::take(&mut writer.spare);
+                let mut batch = std::mem::replace(&mut *self.inbox.lock(), spare);
+                self.write_batch(&mut writer, &batch, &mut woken);
+                batch.clear();
+                writer.spare = batch;
+                if self.inbox.lock().is_empty() {
+                    break;
+                }
+            }
+            drop(writer);
+            if self.inbox.lock().is_empty() {
+                break;
+            }
+        }
+        for thread in woken {
+            thread.unpark();
+        }
+    }
+
+    fn write_batch(&self, writer: &mut Writer, batch: &[Job], woken: &mut Vec<Thread>) {
+        let now = clock::now();
+        let Writer { encoder, outgoing, entries, .. } = writer;
+        for (i, (link, out)) in self.links.iter().zip(outgoing).enumerate() {
+            let outlook = link.outlook();
+            let Some(conn) = outlook.conn else {
+                out.bytes.clear();
+                out.at = 0;
+                self.refuse(i, batch, now, woken);
+                continue;
+            };
+            if out.conn_id != conn.id() {
+                *out = Outgoing { conn_id: conn.id(), bytes: std::mem::take(&mut out.bytes), at: 0 };
+                out.bytes.clear();
+            }
+            let awaited = treat(outlook.condition, now, self.config.master_limit) == Treatment::Ask;
+            let peer = Peer { index: i, run_id: conn.run_id(), settled: outlook.settled.as_ref() };
+            for job in batch {
+                let (op, resent) = match job {
+                    Job::New(op) if op.targets >> i & 1 == 1 => (op, false),
+                    Job::Resend(op, to) if *to == i => (op, true),
+                    _ => continue,
+                };
+                // Proof obligation: what is sent again belongs to an attempt that still lives, so it stands before the
+                // attempt's undo on this connection. A release may be sent at any time: its value is not used again.
+                if resent && !op.round.lock().is_open() && !op.command.operation.is_release() {
+                    continue;
+                }
+                if !awaited && op.round.lock().do_not_await(i) && op.awaited {
+                    woken.extend(self.seat.finish(op));
+                }
+                let expect = encode(encoder, op, &peer, resent, &mut out.bytes);
+                entries.push(Entry { op: op.clone(), expect, sent: now });
+            }
+            let known = entries.is_empty() || link.expect(conn.id(), entries);
+            if !known {
+                // The connection broke in between: nothing of this was sent.
+                entries.clear();
+                out.bytes.clear();
+                out.at = 0;
+                self.refuse(i, batch, now, woken);
+                continue;
+            }
+            self.push_out(i, link, out, &conn, woken);
+        }
+    }
+
+    /// Writes what the socket takes; the rest waits until the leader sees it writable.
+    fn push_out(&self, i: usize, link: &Link, out: &mut Outgoing, conn: &super::conn::Conn, woken: &mut Vec<Thread>) {
+        while out.at < out.bytes.len() {
+            match conn.send(&out.bytes[out.at..]) {
+                Ok(0) => return self.fail(i, conn.id(), Cause::Broken("it takes no more bytes".into()), woken),
+                Ok(n) => out.at += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    if out.bytes.len() - out.at > BACKLOG_LIMIT {
+                        return self.fail(i, conn.id(), Cause::Hung, woken);
+                    }
+                    if !link.backlog.swap(true, Ordering::AcqRel) {
+                        self.changed();
+                    }
+                    return;
+                }
+                Err(e) => return self.fail(i, conn.id(), Cause::Broken(e.kind().to_string()), woken),
+            }
+        }
+        out.bytes.clear();
+        out.at = 0;
+        if link.backlog.load(Ordering::Relaxed) {
+            link.backlog.store(false, Ordering::Release);
+        }
+    }
+
+    /// Answers for a master that is down.
+    fn refuse(&self, i: usize, batch: &[Job], now: Mono, woken: &mut Vec<Thread>) {
+        let mut reason = None;
+        for job in batch {
+            let op = match job {
+                Job::New(op) if op.targets >> i & 1 == 1 => op,
+                Job::Resend(op, to) if *to == i => op,
+                _ => continue,
+            };
+            let why = reason.get_or_insert_with(|| self.hooks.down_reason(i));
+            self.deliver_failure(i, op, Cause::Down(why.clone()), now, woken);
+        }
+    }
+
+    fn deliver_failure(&self, i: usize, op: &Arc<Op>, cause: Cause, now: Mono, woken: &mut Vec<Thread>) {
+        if op.command.operation.is_release() {
+            self.hooks.undelivered(i, op);
+        }
+        if op.answer(i, Answer::Failed(cause), now) {
+            woken.extend(self.seat.finish(op));
+        }
+    }
+
+    /// Closes connection `conn_id` to master `i` and answers for it.
+    pub(super) fn fail(&self, i: usize, conn_id: u64, cause: Cause, woken: &mut Vec<Thread>) {
+        let Some(entries) = self.links[i].give_up(conn_id) else { return };
+        log::debug!("master {i}: connection closed: {cause}");
+        let now = clock::now();
+        for entry in entries {
+            self.deliver_failure(i, &entry.op, cause.clone(), now, woken);
+        }
+        self.changed();
+        self.hooks.connection_lost(i);
+    }
+
+    /// Puts a connection to master `i` in place.
+    pub(crate) fn install(&self, i: usize, pooled: Pooled) {
+        self.links[i].install(pooled);
+        self.changed();
+    }
+
+    fn changed(&self) {
+        self.epoch.fetch_add(1, Ordering::AcqRel);
+        self.wake.signal();
+    }
+
+    /// Queues the script in full for master `i`.
+    pub(super) fn resend(&self, op: Arc<Op>, i: usize) {
+        self.inbox.lock().push(Job::Resend(op, i));
+    }
+
+    /// Waits until `op` is decided or `deadline` has come; the lead is taken if nobody has it.
+    pub(crate) fn wait(&self, op: &Arc<Op>, deadline: Mono) {
+        let park = || {
+            let left = deadline.since(clock::now());
+            if !left.is_zero() {
+                std::thread::park_timeout(left);
+            }
+            !left.is_zero()
+        };
+        if self.seat.wait(op, park) == Turn::Lead {
+            self.lead(Some(op), deadline);
+        }
+    }
+
+    /// Reads until nothing is owed, or somebody else leads; for the caretaker.
+    pub(crate) fn take_care(&self) {
+        if self.seat.take() {
+            self.lead(None, Mono::NEVER);
+        }
+    }
+
+    /// Whether somebody leads.
+    pub(crate) fn is_led(&self) -> bool {
+        self.seat.is_led()
+    }
+
+    /// Gives up every connection; for the end of a client.
+    pub(crate) fn close(&self) {
+        let mut woken = Vec::new();
+        for (i, link) in self.links.iter().enumerate() {
+            if let Some(conn) = link.conn() {
+                self.fail(i, conn.id(), Cause::Down("the client is closed".into()), &mut woken);
+            }
+        }
+        for thread in woken {
+            thread.unpark();
+        }
+    }
+
+    /// Gives the lead on, or leaves the seat empty.
+    pub(super) fn leave_seat(&self) {
+        match self.seat.hand_over() {
+            Some(next) => next.unpark(),
+            None => {
+                if self.is_owed() {
+                    self.attend();
+                }
+            }
+        }
+    }
+
+    /// Hands an answer to its round; `mine` is the leader's own.
+    pub(super) fn deliver(&self, i: usize, op: &Arc<Op>, answer: Answer, now: Mono, mine: Option<&Arc<Op>>) -> Option<Thread> {
+        if let Answer::Failed(_) = answer
+            && op.command.operation.is_release()
+        {
+            self.hooks.undelivered(i, op);
+        }
+        if !op.answer(i, answer, now) {
+            return None;
+        }
+        if mine.is_some_and(|m| Arc::ptr_eq(m, op)) {
+            op.ticket().mark_done();
+            return None;
+        }
+        self.seat.finish(op)
+    }
+}
+
+/// Appends the command to `out` in the form that this connection calls for.
+fn encode(encoder: &mut Encoder, op: &Op, peer: &Peer<'_>, resent: bool, out: &mut Vec<u8>) -> Expect {
+    if let Operation::Acquire { px_ms, full, fence } = op.command.operation {
+        let form = form(encoder.quarantine(), full, fence.is_some(), peer.settled.is_some());
+        match (form, peer.settled) {
+            (Form::Plain, _) => {
+                encoder.plain(&op.command, px_ms, form, peer.index, out);
+                return Expect::Plain;
+            }
+            (Form::Pair, Some(settled)) => {
+                encoder.plain(&op.command, px_ms, form, peer.index, out);
+                return Expect::Pair { settled: settled.clone(), written: None };
+            }
+            _ => {}
+        }
+    }
+    encoder.script(&op.command, peer, !resent, out);
+    Expect::Script(!resent)
+}

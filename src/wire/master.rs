@@ -1,0 +1,285 @@
+//! One master: its address, and how a connection to it is made. The manager of its r2d2 pool.
+
+use super::conn::{Conn, Stream};
+use super::reply::{Replies, Stop};
+use crate::protocol::Mono;
+use crate::sys::clock;
+use crate::sys::sync::{Mutex, Pulse};
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Value, cmd};
+use std::fmt;
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Why a server is refused for good: no retry will mend it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unfit {
+    /// Another of our nodes is the same server; its label.
+    Duplicate(String),
+    /// It is a replica.
+    Replica,
+    /// It is a node of a Redis Cluster.
+    ClusterNode,
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unfit::Duplicate(other) => write!(f, "it is the same server as {other}; every node must be a server of its own"),
+            Unfit::Replica => write!(f, "it is a replica; a lock needs independent masters"),
+            Unfit::ClusterNode => write!(f, "it is a node of a Redis Cluster; a lock needs independent masters"),
+        }
+    }
+}
+
+/// Why a connection could not be made. Carries no credentials.
+#[derive(Clone, Debug)]
+pub(crate) enum ConnectError {
+    Io(String),
+    Refused(String),
+    Unfit(Unfit),
+}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConnectError::Io(e) => write!(f, "{e}"),
+            ConnectError::Refused(e) => write!(f, "the server refused: {e}"),
+            ConnectError::Unfit(e) => write!(f, "{e}"),
+        }
+    }
+}
+
+impl std::error::Error for ConnectError {}
+
+/// A node's URL read and found fit.
+pub(crate) struct Address {
+    info: ConnectionInfo,
+    /// Host and port or the path of a socket, without credentials.
+    pub(crate) label: String,
+}
+
+impl Address {
+    /// Reads a URL; the error says what is wrong with it and repeats nothing that could be a password.
+    pub(crate) fn parse(url: &str) -> Result<Address, String> {
+        let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
+        if scheme.contains("sentinel") {
+            return Err("Sentinel is not supported: name the independent masters themselves".into());
+        }
+        if scheme.contains("cluster") {
+            return Err("Redis Cluster is not supported: its nodes are not independent copies".into());
+        }
+        if !matches!(scheme, "redis" | "rediss" | "valkey" | "valkeys" | "redis+unix" | "valkey+unix" | "unix") {
+            return Err("it does not begin with redis:// or unix://".into());
+        }
+        if url.split_once("://").is_some_and(|(_, rest)| rest.split(['/', '?']).next().unwrap_or("").contains(',')) {
+            return Err("it lists several hosts: give each node a URL of its own".into());
+        }
+        let info = url.into_connection_info().map_err(|e| format!("it is malformed: {}", e.kind_text()))?;
+        let label = match info.addr() {
+            ConnectionAddr::Tcp(host, port) => format!("{host}:{port}"),
+            ConnectionAddr::Unix(path) => path.display().to_string(),
+            ConnectionAddr::TcpTls { .. } => return Err("TLS is not supported yet: use redis://".into()),
+            _ => return Err("this kind of address is not supported".into()),
+        };
+        Ok(Address { info, label })
+    }
+}
+
+trait KindText {
+    fn kind_text(&self) -> String;
+}
+
+impl KindText for redis::RedisError {
+    /// The constant part of the message: details may repeat the URL.
+    fn kind_text(&self) -> String {
+        format!("{:?}", self.kind())
+    }
+}
+
+/// The run ids that our nodes have shown, to notice two names of one server.
+pub(crate) struct Registry(Mutex<Vec<Option<String>>>);
+
+impl Registry {
+    pub(crate) fn new(n: usize) -> Arc<Registry> {
+        Arc::new(Registry(Mutex::new(vec![None; n])))
+    }
+
+    /// Notes the run id of node `i`; the other node that has shown the same one.
+    fn claim(&self, i: usize, run_id: &str) -> Result<(), usize> {
+        let mut seen = self.0.lock();
+        if let Some(other) = seen.iter().enumerate().position(|(j, s)| j != i && s.as_deref() == Some(run_id)) {
+            return Err(other);
+        }
+        seen[i] = Some(run_id.to_string());
+        Ok(())
+    }
+}
+
+/// Makes connections to one master.
+pub(crate) struct Manager {
+    pub(crate) index: usize,
+    pub(crate) address: Address,
+    pub(crate) labels: Arc<Vec<String>>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) connect_limit: Duration,
+    /// The reason of the last failure to connect, for tallies.
+    pub(crate) last_error: Arc<Mutex<Option<ConnectError>>>,
+    /// Beats when an attempt to connect has ended.
+    pub(crate) progress: Arc<Pulse>,
+}
+
+impl r2d2::ManageConnection for Manager {
+    type Connection = Arc<Conn>;
+    type Error = ConnectError;
+
+    fn connect(&self) -> Result<Arc<Conn>, ConnectError> {
+        let result = self.open().map(Arc::new);
+        *self.last_error.lock() = result.as_ref().err().cloned();
+        self.progress.notify();
+        result
+    }
+
+    /// Not called: a check-out ping would be a round trip per check-out.
+    fn is_valid(&self, _: &mut Arc<Conn>) -> Result<(), ConnectError> {
+        Ok(())
+    }
+
+    fn has_broken(&self, conn: &mut Arc<Conn>) -> bool {
+        conn.is_broken()
+    }
+}
+
+impl Manager {
+    fn open(&self) -> Result<Conn, ConnectError> {
+        let deadline = clock::now().plus(self.connect_limit);
+        let io = |e: io::Error| ConnectError::Io(describe(&e));
+        let stream = self.dial(deadline).map_err(io)?;
+        let run_id = Handshake { stream: &stream, deadline }.run(self)?;
+        stream.set_nonblocking().map_err(io)?;
+        Ok(Conn::new(stream, run_id))
+    }
+
+    fn dial(&self, deadline: Mono) -> io::Result<Stream> {
+        match self.address.info.addr() {
+            ConnectionAddr::Unix(path) => UnixStream::connect(path).map(Stream::Unix),
+            ConnectionAddr::Tcp(host, port) => {
+                let mut last = io::Error::new(io::ErrorKind::NotFound, "the host name has no address");
+                for address in (host.as_str(), *port).to_socket_addrs()? {
+                    let left = deadline.since(clock::now()).max(Duration::from_millis(1));
+                    match TcpStream::connect_timeout(&address, left) {
+                        Ok(s) => return s.set_nodelay(true).map(|()| Stream::Tcp(s)),
+                        Err(e) => last = e,
+                    }
+                }
+                Err(last)
+            }
+            _ => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// Judges the server by its `INFO`; its run id, empty if it does not tell.
+    fn examine(&self, info: &str) -> Result<String, ConnectError> {
+        let field = |name: &str| info.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
+        if field("cluster_enabled") == Some("1") {
+            return Err(ConnectError::Unfit(Unfit::ClusterNode));
+        }
+        if field("role").is_some_and(|role| role != "master") {
+            return Err(ConnectError::Unfit(Unfit::Replica));
+        }
+        if let Some(policy) = field("maxmemory_policy").filter(|p| *p != "noeviction")
+            && field("maxmemory").is_some_and(|m| m != "0")
+        {
+            log::warn!("{}: maxmemory-policy {policy} may evict locks; set noeviction", self.address.label);
+        }
+        let run_id = field("run_id").unwrap_or_default();
+        if !run_id.is_empty() {
+            self.registry.claim(self.index, run_id).map_err(|other| {
+                ConnectError::Unfit(Unfit::Duplicate(self.labels[other].clone()))
+            })?;
+        }
+        Ok(run_id.to_string())
+    }
+}
+
+/// The words of an I/O error without the operating system's number, which says nothing to most.
+fn describe(e: &io::Error) -> String {
+    match e.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no answer in time".into(),
+        io::ErrorKind::ConnectionRefused => "connection refused".into(),
+        _ => e.to_string(),
+    }
+}
+
+struct Handshake<'a> {
+    stream: &'a Stream,
+    deadline: Mono,
+}
+
+impl Handshake<'_> {
+    /// AUTH, SELECT, INFO: what it takes to use the connection and to know the server.
+    fn run(&self, manager: &Manager) -> Result<String, ConnectError> {
+        let settings = manager.address.info.redis_settings();
+        if let Some(password) = settings.password() {
+            let mut auth = cmd("AUTH");
+            if let Some(user) = settings.username() {
+                auth.arg(user);
+            }
+            self.expect_ok(auth.arg(password), "AUTH")?;
+        }
+        if settings.db() != 0 {
+            self.expect_ok(cmd("SELECT").arg(settings.db()), "SELECT")?;
+        }
+        match self.ask(&cmd("INFO").get_packed_command())? {
+            Value::BulkString(text) => manager.examine(&String::from_utf8_lossy(&text)),
+            Value::ServerError(e) if e.code() == "NOPERM" => {
+                log::debug!("{}: INFO is not permitted; a restart is recognised by its empty memory only", manager.address.label);
+                Ok(String::new())
+            }
+            Value::ServerError(e) => Err(ConnectError::Refused(format!("INFO: {}", e.code()))),
+            _ => Err(ConnectError::Refused("INFO: an answer that makes no sense".into())),
+        }
+    }
+
+    fn expect_ok(&self, command: &redis::Cmd, name: &str) -> Result<(), ConnectError> {
+        match self.ask(&command.get_packed_command())? {
+            Value::Okay => Ok(()),
+            Value::ServerError(e) => Err(ConnectError::Refused(format!("{name}: {}", e.code()))),
+            _ => Err(ConnectError::Refused(format!("{name}: an answer that makes no sense"))),
+        }
+    }
+
+    /// Sends a command and reads its reply, all before the deadline.
+    fn ask(&self, bytes: &[u8]) -> Result<Value, ConnectError> {
+        let io = |e: io::Error| ConnectError::Io(describe(&e));
+        let timed_out = || ConnectError::Io("no answer in time".into());
+        let mut at = 0;
+        while at < bytes.len() {
+            self.arm().ok_or_else(timed_out)?.map_err(io)?;
+            at += self.stream.send(&bytes[at..]).map_err(io)?;
+        }
+        let (mut replies, mut buffer) = (Replies::new(), vec![0; 16 * 1024]);
+        loop {
+            self.arm().ok_or_else(timed_out)?.map_err(io)?;
+            let n = self.stream.receive(&mut buffer).map_err(io)?;
+            if n == 0 {
+                return Err(ConnectError::Io("the server closed the connection".into()));
+            }
+            let mut value = None;
+            let stop = replies.feed(&buffer[..n], |v| value.replace(v).is_none());
+            match (value, stop) {
+                (Some(value), Stop::Hungry) => return Ok(value),
+                (_, Stop::Nonsense) => return Err(ConnectError::Io("an answer that makes no sense".into())),
+                (None, Stop::Hungry) => {}
+            }
+        }
+    }
+
+    /// Sets the socket's time limit to what is left; `None` if nothing is.
+    fn arm(&self) -> Option<io::Result<()>> {
+        let left = self.deadline.since(clock::now());
+        (!left.is_zero()).then(|| self.stream.set_timeout(left))
+    }
+}

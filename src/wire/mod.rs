@@ -1,0 +1,22 @@
+//! Bytes: connections to the masters, and the lanes on which rounds travel. No decisions: those are in `protocol`.
+//!
+//! ```text
+//!   callers ──submit──▶ inbox ──▶ writer (whoever is there) ──▶ one write per master ──▶ masters
+//!      ▲                                                                                    │
+//!      └── woken when decided ◀── answers ◀── FIFO per connection ◀── leader polls for all ◀┘
+//! ```
+
+pub(crate) mod conn;
+pub(crate) mod decode;
+pub(crate) mod encode;
+pub(crate) mod lane;
+pub(crate) mod link;
+pub(crate) mod master;
+pub(crate) mod op;
+mod reader;
+pub(crate) mod reply;
+pub(crate) mod scripts;
+pub(crate) mod seat;
+
+/// A connection checked out of its master's pool.
+pub(crate) type Pooled = r2d2::PooledConnection<master::Manager>;

@@ -1,0 +1,51 @@
+//! A round on its way: the command, the answers so far, and the thread that waits.
+
+use super::seat::{Awaited, Ticket};
+use crate::protocol::{Answer, Command, Mono, Quorum, Round};
+use crate::sys::sync::Mutex;
+use std::fmt;
+
+/// One round on one lane.
+pub(crate) struct Op {
+    pub(crate) command: Command,
+    /// The masters it goes to.
+    pub(crate) targets: u32,
+    /// Whether a thread waits for it.
+    pub(crate) awaited: bool,
+    pub(crate) round: Mutex<Round>,
+    /// For a release: how often it was posted before.
+    pub(crate) tries: u32,
+    /// For a release: when the key's ttl ends, if it is known.
+    pub(crate) key_ends: Option<Mono>,
+    ticket: Ticket,
+}
+
+impl Op {
+    /// A round to the masters `targets` of `quorum`.
+    pub(crate) fn new(command: Command, quorum: Quorum, targets: u32, awaited: bool) -> Op {
+        let round = Mutex::new(Round::new(quorum, command.operation.rule()));
+        Op { command, targets, awaited, round, tries: 0, key_ends: None, ticket: Ticket::new() }
+    }
+
+    /// Takes an answer; true if it decides a round that somebody waits for.
+    pub(crate) fn answer(&self, i: usize, answer: Answer, now: Mono) -> bool {
+        self.round.lock().on_answer(i, answer, now) && self.awaited
+    }
+
+    /// Ends the attempt: nothing of it is sent again.
+    pub(crate) fn close(&self) {
+        self.round.lock().close();
+    }
+}
+
+impl Awaited for Op {
+    fn ticket(&self) -> &Ticket {
+        &self.ticket
+    }
+}
+
+impl fmt::Debug for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Op").field("command", &self.command).field("targets", &self.targets).finish_non_exhaustive()
+    }
+}

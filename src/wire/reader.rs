@@ -1,0 +1,194 @@
+//! The reading half of a lane: one leader polls all sockets and gives each reply to the round it belongs to.
+
+use super::conn::Conn;
+use super::lane::Lane;
+use super::link::Replied;
+use super::op::Op;
+use super::reply::{Replies, Stop};
+use super::seat::Awaited;
+use crate::protocol::health::give_up;
+use crate::protocol::{Answer, Cause, Mono};
+use crate::sys::clock;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::Thread;
+use std::time::Duration;
+
+/// The state of reading from one connection.
+struct Source {
+    master: usize,
+    conn: Arc<Conn>,
+    replies: Replies,
+}
+
+/// What the leader keeps; passed on with the lead.
+pub(crate) struct Reader {
+    sources: Vec<Source>,
+    epoch: u64,
+    buffer: Vec<u8>,
+    woken: Vec<Thread>,
+    next_check: Mono,
+}
+
+impl Reader {
+    pub(crate) fn new(n: usize) -> Reader {
+        Reader {
+            sources: Vec::with_capacity(n),
+            epoch: 0,
+            buffer: vec![0; 16 * 1024],
+            woken: Vec::with_capacity(16),
+            next_check: Mono::ZERO,
+        }
+    }
+
+    /// Takes over new connections and forgets broken ones; a parser lives as long as its connection.
+    fn refresh(&mut self, lane: &Lane) {
+        let epoch = lane.epoch.load(Ordering::Acquire);
+        if epoch == self.epoch {
+            return;
+        }
+        self.epoch = epoch;
+        let mut old = std::mem::take(&mut self.sources);
+        for (master, link) in lane.links.iter().enumerate() {
+            let Some(conn) = link.conn() else { continue };
+            match old.iter().position(|s| s.conn.id() == conn.id()) {
+                Some(k) => self.sources.push(old.swap_remove(k)),
+                None => self.sources.push(Source { master, conn, replies: Replies::new() }),
+            }
+        }
+    }
+}
+
+/// Passes the lead on, whatever happens to the leader.
+struct Lead<'a>(&'a Lane);
+
+impl Drop for Lead<'_> {
+    fn drop(&mut self) {
+        self.0.leave_seat();
+    }
+}
+
+impl Lane {
+    /// Reads for all until `mine` is decided or `deadline` has come; without `mine`, until nothing is owed.
+    pub(super) fn lead(&self, mine: Option<&Arc<Op>>, deadline: Mono) {
+        let _lead = Lead(self);
+        let mut reader = self.reader.lock();
+        let mut now = clock::now();
+        loop {
+            let over = match mine {
+                Some(op) => op.ticket().is_done(),
+                None => !self.is_owed(),
+            };
+            if over || now >= deadline {
+                return;
+            }
+            now = self.turn(&mut reader, mine, deadline, now);
+        }
+    }
+
+    /// One poll, and what it brings.
+    fn turn(&self, reader: &mut Reader, mine: Option<&Arc<Op>>, deadline: Mono, now: Mono) -> Mono {
+        if now >= reader.next_check {
+            reader.next_check = now.plus(self.config.connection_limit / 8);
+            self.close_overdue(now, &mut reader.woken);
+        }
+        reader.refresh(self);
+        let limit = deadline.min(reader.next_check).since(now);
+        let (ready, writable) = self.poll(reader, limit);
+        let now = clock::now();
+        let mut flush = writable;
+        for k in 0..reader.sources.len() {
+            if ready >> k & 1 == 1 {
+                flush |= self.read(reader, k, mine, now);
+            }
+        }
+        if flush {
+            self.flush();
+        }
+        for thread in reader.woken.drain(..) {
+            thread.unpark();
+        }
+        now
+    }
+
+    /// Polls; a mask of the sources that have something to read.
+    fn poll(&self, reader: &Reader, limit: Duration) -> (u64, bool) {
+        let mut fds = Vec::with_capacity(reader.sources.len() + 1);
+        for source in &reader.sources {
+            let mut flags = PollFlags::IN;
+            if self.links[source.master].backlog.load(Ordering::Acquire) {
+                flags |= PollFlags::OUT;
+            }
+            fds.push(PollFd::new(&source.conn, flags));
+        }
+        fds.push(PollFd::from_borrowed_fd(self.wake.fd(), PollFlags::IN));
+        let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
+        if !matches!(poll(&mut fds, Some(&limit)), Ok(n) if n > 0) {
+            return (0, false);
+        }
+        let (mut ready, mut writable) = (0, false);
+        for (k, fd) in fds.iter().enumerate() {
+            let events = fd.revents();
+            if k == reader.sources.len() {
+                if !events.is_empty() {
+                    self.wake.drain();
+                }
+            } else {
+                writable |= events.contains(PollFlags::OUT);
+                ready |= u64::from(events.intersects(!PollFlags::OUT)) << k;
+            }
+        }
+        (ready, writable)
+    }
+
+    /// Reads what source `k` has; true if something is to be sent again.
+    fn read(&self, reader: &mut Reader, k: usize, mine: Option<&Arc<Op>>, now: Mono) -> bool {
+        let Reader { sources, buffer, woken, .. } = reader;
+        let Source { master, conn, replies } = &mut sources[k];
+        let (i, mut resend) = (*master, false);
+        loop {
+            let broken = match conn.receive(buffer) {
+                Ok(0) => Cause::Broken("closed by the server".into()),
+                Ok(n) => {
+                    let stop = replies.feed(&buffer[..n], |value| match self.links[i].reply(i, conn.id(), &value) {
+                        Replied::Half => true,
+                        Replied::Answer(op, answer) => {
+                            let sane = answer != Answer::Failed(Cause::Nonsense);
+                            woken.extend(self.deliver(i, &op, answer, now, mine));
+                            sane
+                        }
+                        Replied::NoScript(op) => {
+                            self.resend(op, i);
+                            resend = true;
+                            true
+                        }
+                        Replied::Unasked => false,
+                    });
+                    match stop {
+                        Stop::Hungry if n < buffer.len() => return resend,
+                        Stop::Hungry => continue,
+                        Stop::Nonsense => Cause::Nonsense,
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return resend,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) => Cause::Broken(e.kind().to_string()),
+            };
+            self.fail(i, conn.id(), broken, woken);
+            return resend;
+        }
+    }
+
+    /// Closes connections that owe an answer for longer than their own limit.
+    fn close_overdue(&self, now: Mono, woken: &mut Vec<Thread>) {
+        for (i, link) in self.links.iter().enumerate() {
+            if give_up(link.oldest(), now, self.config.connection_limit)
+                && let Some(conn) = link.conn()
+            {
+                self.fail(i, conn.id(), Cause::Hung, woken);
+            }
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! `redis::Parser` behind a cap.
+
+use redis::{Parser, Value};
+use std::io::{self, Read};
+
+/// The most bytes that one reply may have, about: bytes fed since the last complete reply, and one read.
+pub(crate) const CAP: usize = 64 * 1024;
+
+/// Why no more replies come out.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// More bytes are needed.
+    Hungry,
+    /// The bytes are not RESP, or the reply is above the cap.
+    Nonsense,
+}
+
+/// Bytes in, replies out.
+pub(crate) struct Replies {
+    parser: Parser,
+    since_reply: usize,
+}
+
+/// Yields what is left of a buffer and then says that it would block; the parser keeps its state over that.
+struct Feed<'a>(&'a [u8]);
+
+impl Read for Feed<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if self.0.is_empty() && !out.is_empty() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let n = self.0.len().min(out.len());
+        out[..n].copy_from_slice(&self.0[..n]);
+        self.0 = &self.0[n..];
+        Ok(n)
+    }
+}
+
+impl Replies {
+    pub(crate) fn new() -> Replies {
+        Replies { parser: Parser::new(), since_reply: 0 }
+    }
+
+    /// Feeds `bytes` and hands each complete reply to `each`, which answers whether another one is owed.
+    pub(crate) fn feed(&mut self, bytes: &[u8], mut each: impl FnMut(Value) -> bool) -> Stop {
+        let mut feed = Feed(bytes);
+        self.since_reply += bytes.len();
+        loop {
+            match self.parser.parse_value(&mut feed) {
+                Ok(value) => {
+                    self.since_reply = feed.0.len();
+                    if !each(value) {
+                        return Stop::Nonsense;
+                    }
+                }
+                Err(e) if e.is_timeout() => {
+                    return if self.since_reply > CAP { Stop::Nonsense } else { Stop::Hungry };
+                }
+                Err(_) => return Stop::Nonsense,
+            }
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! The Lua scripts, their digests, and how many keys each takes.
+
+use crate::protocol::Operation;
+use std::sync::LazyLock;
+
+/// A script as the masters know it.
+pub(crate) struct Script {
+    /// Its text, for `EVAL`.
+    pub(crate) text: &'static str,
+    /// Its SHA-1 in hexadecimal, for `EVALSHA`.
+    pub(crate) sha: String,
+}
+
+impl Script {
+    fn new(text: &'static str) -> Script {
+        Script { text, sha: redis::Script::new(text).get_hash().to_string() }
+    }
+}
+
+/// All scripts by operation.
+pub(crate) struct Scripts {
+    acquire: Script,
+    extend: Script,
+    adopt: Script,
+    release: Script,
+    fence: Script,
+    write_back: Script,
+    verify: Script,
+    status: Script,
+    revoke: Script,
+    blank: Script,
+    init: Script,
+}
+
+/// The scripts, digested once per process.
+pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
+    acquire: Script::new(concat!(include_str!("../scripts/generation.lua"), include_str!("../scripts/acquire.lua"))),
+    extend: Script::new(concat!(include_str!("../scripts/generation.lua"), include_str!("../scripts/extend.lua"))),
+    adopt: Script::new(concat!(include_str!("../scripts/generation.lua"), include_str!("../scripts/adopt.lua"))),
+    fence: Script::new(concat!(include_str!("../scripts/generation.lua"), include_str!("../scripts/fence.lua"))),
+    write_back: Script::new(concat!(include_str!("../scripts/generation.lua"), include_str!("../scripts/write_back.lua"))),
+    verify: Script::new(concat!(include_str!("../scripts/generation.lua"), include_str!("../scripts/verify.lua"))),
+    release: Script::new(include_str!("../scripts/release.lua")),
+    status: Script::new(include_str!("../scripts/status.lua")),
+    revoke: Script::new(include_str!("../scripts/revoke.lua")),
+    blank: Script::new(include_str!("../scripts/blank.lua")),
+    init: Script::new(include_str!("../scripts/init.lua")),
+});
+
+impl Scripts {
+    /// The script of an operation.
+    pub(crate) fn of(&self, operation: &Operation) -> &Script {
+        match operation {
+            Operation::Acquire { .. } => &self.acquire,
+            Operation::Extend { .. } => &self.extend,
+            Operation::Adopt { .. } => &self.adopt,
+            Operation::Release { .. } => &self.release,
+            Operation::Fence(_) => &self.fence,
+            Operation::WriteBack(_) => &self.write_back,
+            Operation::Verify => &self.verify,
+            Operation::Status => &self.status,
+            Operation::Revoke => &self.revoke,
+            Operation::Blank => &self.blank,
+            Operation::Init => &self.init,
+        }
+    }
+}
