@@ -87,12 +87,11 @@ fn attempt(
 ) -> Result<Result<Arc<Held>, Failed>, Error> {
     let settings = &engine.settings;
     let wall_us = clock::wall_us();
-    let token = Token::from_bytes(entropy::token().map_err(Error::System)?);
-    let owner = Arc::new(Owner::new(token, &terms.label, wall_us / 1_000));
+    // Only scripts may begin a generation, and they take the nonce.
+    let (token, nonce) = entropy::token_and_nonce().map_err(Error::System)?;
+    let owner = Arc::new(Owner::new(Token::from_bytes(token), &terms.label, wall_us / 1_000));
     let fence = terms.fenced.then_some(wall_us);
     let operation = Operation::Acquire { px_ms: terms.px_ms(terms.ttl), full, fence };
-    // Only scripts may begin a generation, and they take the nonce.
-    let nonce = entropy::bits();
     let command = Command { keys: keys.clone(), owner: owner.clone(), operation, nonce };
     let round_limit = settings.round_limit(terms.ttl);
     let round = engine.round(command, clock::now().plus(round_limit).min(limit));

@@ -55,12 +55,14 @@ impl Caretakers {
 
 impl Engine {
     /// A lane may have replies that nobody reads: asked for by the lane, looked after in a moment.
-    pub(crate) fn care_later(&self, lane: usize) {
-        self.timer.enter(clock::now().plus(PATIENCE), Event::Care(lane));
+    pub(crate) fn care_later(&self, index: usize) {
+        let Some(lane) = self.lanes.get(index) else { return };
+        let leads = lane.leads.load(Ordering::Relaxed);
+        self.timer.enter(clock::now().plus(PATIENCE), Event::Care(index, leads));
     }
 
-    /// Looks after a lane, on the timer thread.
-    pub(crate) fn care_due(&self, index: usize) {
+    /// Looks after a lane, on the timer thread: a caretaker is sent only if nobody has led since the last look.
+    pub(crate) fn care_due(&self, index: usize, leads: u64) {
         let Some(lane) = self.lanes.get(index) else { return };
         if !lane.is_owed() {
             lane.attended.store(false, Ordering::Release);
@@ -68,7 +70,10 @@ impl Engine {
             if lane.is_owed() {
                 lane.attend();
             }
-        } else if lane.is_led() || !self.caretakers.send(&self.threads, lane) {
+            return;
+        }
+        let busy = lane.is_led() || lane.leads.load(Ordering::Relaxed) != leads;
+        if busy || !self.caretakers.send(&self.threads, lane) {
             self.care_later(index);
         }
     }

@@ -58,10 +58,10 @@ impl Engine {
         fence: Option<u64>,
     ) -> Result<Arc<Held>, Error> {
         self.usable()?;
-        let token = Token::from_bytes(entropy::token().map_err(Error::System)?);
-        let owner = Arc::new(Owner::new(token, &terms.label, clock::wall_us() / 1_000));
+        let (token, nonce) = entropy::token_and_nonce().map_err(Error::System)?;
+        let owner = Arc::new(Owner::new(Token::from_bytes(token), &terms.label, clock::wall_us() / 1_000));
         let operation = Operation::Adopt { from, px_ms: terms.px_ms(terms.ttl) };
-        let command = Command { keys: keys.clone(), owner: owner.clone(), operation, nonce: entropy::bits() };
+        let command = Command { keys: keys.clone(), owner: owner.clone(), operation, nonce };
         let deadline = clock::now().plus(self.settings.round_limit(terms.ttl)).min(until_old);
         let round = self.round(command, deadline);
         let until = validity::until(round.start, terms.ttl, self.settings.drift).min(until_old.max(round.start));

@@ -15,8 +15,8 @@ use std::sync::{Arc, Weak};
 pub(crate) enum Event {
     /// Something about a lease.
     Lease(Weak<Held>),
-    /// A lane may have replies that nobody reads.
-    Care(usize),
+    /// A lane may have replies that nobody reads; how often it had been led when this was entered.
+    Care(usize, u64),
     /// Releases for a master that were not delivered.
     Reap(usize),
 }
@@ -112,9 +112,9 @@ fn handle(engine: &Weak<Engine>, event: Event) {
                 held.due();
             }
         }
-        Event::Care(lane) => {
+        Event::Care(lane, leads) => {
             if let Some(engine) = engine.upgrade() {
-                engine.care_due(lane);
+                engine.care_due(lane, leads);
             }
         }
         Event::Reap(i) => {

@@ -73,14 +73,18 @@ pub struct Acquire {
     plan: Plan,
     attempts: u32,
     pauses: u32,
-    outage_since: Option<Mono>,
+    splits: u32,
+    /// Whether the last round found that others hold it.
+    refused: bool,
+    /// The outage that the last round met, and when it began.
+    outage: Option<(End, Mono)>,
     slowest: Duration,
 }
 
 impl Acquire {
     /// A call that begins now.
     pub fn new(plan: Plan) -> Acquire {
-        Acquire { plan, attempts: 0, pauses: 0, outage_since: None, slowest: Duration::ZERO }
+        Acquire { plan, attempts: 0, pauses: 0, splits: 0, refused: false, outage: None, slowest: Duration::ZERO }
     }
 
     /// The first step.
@@ -101,7 +105,7 @@ impl Acquire {
     /// The step after a pause.
     pub fn after_pause(&self, now: Mono) -> Step {
         match self.plan.wait {
-            Wait::Until(limit) if now >= limit => Step::Done(End::Contended),
+            Wait::Until(limit) if now >= limit => Step::Done(self.outage.map_or(End::Contended, |(end, _)| end)),
             _ => Step::Round { full: true },
         }
     }
@@ -119,12 +123,18 @@ impl Acquire {
     ) -> Step {
         self.slowest = self.slowest.max(took);
         // A refusal by plain commands tells neither ttl nor type: ask once more by the full script before waiting.
-        let blind = !full && matches!(judgement, Judgement::Held(None)) && !matches!(self.plan.wait, Wait::Once);
-        let unclear = matches!(judgement, Judgement::Unclear);
-        if (blind || unclear) && !full {
+        let over = matches!(self.plan.wait, Wait::Until(limit) if now >= limit);
+        let blind = *judgement == Judgement::Held(None) && self.plan.wait != Wait::Once;
+        if !full && !over && (blind || *judgement == Judgement::Unclear) {
+            self.refused |= blind;
             return Step::Round { full: true };
         }
         self.attempts += 1;
+        // The limit cut the last round short: what is known is still that others hold it.
+        if over && self.refused && *judgement == Judgement::NoQuorum {
+            return Step::Done(End::Contended);
+        }
+        let splits = std::mem::take(&mut self.splits);
         match judgement {
             Judgement::Granted => Step::Done(End::Contended),
             Judgement::Conflict(..) => Step::Done(End::Conflict),
@@ -134,7 +144,8 @@ impl Acquire {
                 self.contended(now, pause)
             }
             Judgement::Split | Judgement::Missing | Judgement::Unclear => {
-                self.contended(now, retry::after_split(self.slowest, 0, self.plan.backoff.cap, random))
+                self.splits = splits.saturating_add(1);
+                self.contended(now, retry::after_split(self.slowest, splits, self.plan.backoff.cap, random))
             }
             Judgement::TooSlow => self.outage(End::TooSlow, now, Duration::ZERO, random),
             Judgement::NoQuorum => self.outage(End::NoQuorum, now, Duration::ZERO, random),
@@ -143,7 +154,7 @@ impl Acquire {
     }
 
     fn contended(&mut self, now: Mono, pause: Duration) -> Step {
-        self.outage_since = None;
+        (self.outage, self.refused) = (None, true);
         if self.plan.wait == Wait::Once {
             return Step::Done(End::Contended);
         }
@@ -161,7 +172,8 @@ impl Acquire {
 
     /// `at_least` is how long the outage is known to last.
     fn outage(&mut self, end: End, now: Mono, at_least: Duration, random: u64) -> Step {
-        let since = *self.outage_since.get_or_insert(now);
+        let since = self.outage.map_or(now, |(_, since)| since);
+        (self.outage, self.refused) = (Some((end, since)), false);
         let limit = match self.plan.wait {
             Wait::Once => now,
             Wait::Until(limit) => limit,
@@ -171,9 +183,11 @@ impl Acquire {
         if over || self.plan.fail_fast || now.plus(at_least) >= limit {
             return Step::Done(end);
         }
+        let shortest = self.plan.backoff.min.max(Duration::from_millis(1)).max(at_least.min(Duration::from_secs(1)));
+        let drawn = self.plan.backoff.pause(self.pauses, None, random).max(shortest);
         self.pauses += 1;
-        let pause = self.plan.backoff.pause(self.pauses, None, random).max(at_least.min(Duration::from_secs(1)));
-        let wake = now.plus(pause);
-        if wake >= limit { Step::Done(end) } else { Step::Sleep(wake) }
+        // A drawn pause that is too long for what is left gives way to the shortest.
+        let wake = [drawn, shortest].map(|pause| now.plus(pause)).into_iter().find(|wake| *wake < limit);
+        wake.map_or(Step::Done(end), Step::Sleep)
     }
 }

@@ -87,7 +87,7 @@ impl Operation {
         }
     }
 
-    /// Whether the masters' answers are votes, so that a retry may follow only while the attempt lives.
+    /// Whether this is a release: unlike a vote, it may be sent again after its attempt has ended.
     pub fn is_release(&self) -> bool {
         matches!(self, Operation::Release { .. })
     }

@@ -239,9 +239,9 @@ impl Lease {
         let until = self.capped(validity::until(start, ttl, self.terms.drift));
         self.until = self.until.min(until);
         self.begun += 1;
-        let full = self.later.len() >= KEPT;
         let extension = Extension { start, ttl, until, number: self.begun };
         self.later.retain(|e| e.until < until);
+        let full = self.later.len() >= KEPT;
         match self.later.last_mut() {
             // Bounded memory: an earlier deadline under a later number only lowers what others may raise.
             Some(last) if full => last.number = extension.number,

@@ -25,12 +25,13 @@ impl Token {
     }
 
     fn hex(self) -> String {
-        format!("{:032x}", u128::from_be_bytes(self.0))
+        let digit = |nibble: u8| char::from(index_digit(usize::from(nibble)));
+        self.0.iter().flat_map(|b| [digit(b >> 4), digit(b & 15)]).collect()
     }
 
     /// Eight hexadecimal digits of a hash of the token (FNV-1a): enough to tell holders apart, too few to guess it.
     pub fn fingerprint(self) -> String {
-        fingerprint(self.hex().as_bytes())
+        fingerprint(&self.0)
     }
 }
 
@@ -51,8 +52,8 @@ pub const MAX_LABEL: usize = 128;
 
 /// One attempt's identity: the token and what others may read beside it.
 ///
-/// The value on master `i` is `token|i|label|since_ms`. The index makes two names of one server harmless: the second
-/// `SET NX` finds another value (safety.md e).
+/// The value on master `i` is `token|i|label|since_ms`, with `i` in one character. The index makes two names of one
+/// server harmless: the second `SET NX` finds another value (safety.md e).
 #[derive(Clone)]
 pub struct Owner {
     token: Token,
@@ -93,33 +94,28 @@ impl Owner {
         out.clear();
         out.push_str(&self.head);
         out.push('|');
-        if i >= 10 {
-            out.push((b'0' + (i / 10) as u8) as char);
-        }
-        out.push((b'0' + (i % 10) as u8) as char);
+        out.push(index_digit(i) as char);
         out.push_str(&self.tail);
     }
 
     /// The value for master `i`.
     pub fn value(&self, i: usize) -> String {
-        let mut out = String::with_capacity(self.head.len() + self.tail.len() + 3);
+        let mut out = String::with_capacity(self.head.len() + self.tail.len() + 2);
         self.write_value(i, &mut out);
         out
     }
 
     /// Whether `bytes` is this owner's value on master `i`, byte for byte.
     pub fn owns(&self, i: usize, bytes: &[u8]) -> bool {
-        let mut digits = [b'|', b'0' + (i / 10) as u8, b'0' + (i % 10) as u8];
-        let index: &[u8] = if i >= 10 {
-            &digits
-        } else {
-            digits[1] = b'|';
-            &digits[1..]
-        };
-        let Some(rest) = bytes.strip_prefix(self.head.as_bytes()) else { return false };
-        let Some(rest) = rest.strip_prefix(index) else { return false };
-        rest == self.tail.as_bytes()
+        let rest = bytes.strip_prefix(self.head.as_bytes()).and_then(|rest| rest.strip_prefix(b"|"));
+        let rest = rest.and_then(|rest| rest.strip_prefix(&[index_digit(i)]));
+        rest == Some(self.tail.as_bytes())
     }
+}
+
+/// The one character that stands for master `i` in a value, so that the values of an attempt differ in one byte.
+pub fn index_digit(i: usize) -> u8 {
+    b"0123456789abcdefghijklmnopqrstuvwxyz".get(i).copied().unwrap_or(b'?')
 }
 
 impl fmt::Debug for Owner {

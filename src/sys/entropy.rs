@@ -2,11 +2,13 @@
 
 use std::io;
 
-/// 128 bits for a token.
-pub(crate) fn token() -> io::Result<[u8; 16]> {
-    let mut bytes = [0; 16];
+/// 128 bits for a token, and 64 for a nonce, in one call.
+pub(crate) fn token_and_nonce() -> io::Result<([u8; 16], u64)> {
+    let (mut bytes, mut token, mut nonce) = ([0; 24], [0; 16], [0; 8]);
     getrandom::fill(&mut bytes)?;
-    Ok(bytes)
+    token.copy_from_slice(&bytes[..16]);
+    nonce.copy_from_slice(&bytes[16..]);
+    Ok((token, u64::from_ne_bytes(nonce)))
 }
 
 /// 64 bits for jitter and nonces. If the system has none to give, the clock must do: these keep no secret.

@@ -5,6 +5,7 @@
 
 pub(crate) mod clock;
 pub(crate) mod entropy;
+pub(crate) mod shim;
 pub(crate) mod sync;
 pub(crate) mod thread;
 pub(crate) mod timer;

@@ -1,39 +1,6 @@
-//! Mutexes, atomics and parking: the real ones, or shuttle's under `--cfg redleash_shuttle`, where `tests/handover.rs`
-//! runs the hand-over of the lane's lead through thousands of schedules.
+//! Mutexes, and waiting for something to become true.
 
 pub(crate) use parking_lot::{Condvar, Mutex};
-
-/// What `wire::seat` is built from.
-pub(crate) mod seat {
-    #[cfg(not(redleash_shuttle))]
-    pub(crate) use std::sync::atomic::{AtomicU8, Ordering};
-    #[cfg(not(redleash_shuttle))]
-    pub(crate) use std::thread::{Thread, current};
-
-    #[cfg(not(redleash_shuttle))]
-    pub(crate) use parking_lot::Mutex;
-
-    #[cfg(redleash_shuttle)]
-    pub(crate) use shuttle::sync::atomic::{AtomicU8, Ordering};
-    #[cfg(redleash_shuttle)]
-    pub(crate) use shuttle::thread::{Thread, current};
-
-    /// shuttle's mutex with parking_lot's face.
-    #[cfg(redleash_shuttle)]
-    #[derive(Debug, Default)]
-    pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
-
-    #[cfg(redleash_shuttle)]
-    impl<T> Mutex<T> {
-        pub(crate) fn new(value: T) -> Mutex<T> {
-            Mutex(shuttle::sync::Mutex::new(value))
-        }
-
-        pub(crate) fn lock(&self) -> shuttle::sync::MutexGuard<'_, T> {
-            self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-        }
-    }
-}
 
 /// Waiting for something to become true, told by whoever may have changed it.
 #[derive(Default)]

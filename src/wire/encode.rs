@@ -1,7 +1,6 @@
 //! Commands to bytes.
 
 use super::scripts::SCRIPTS;
-use crate::protocol::command::Form;
 use crate::protocol::generation::Deployment;
 use crate::protocol::owner::REVOKED;
 use crate::protocol::time::millis_up;
@@ -45,22 +44,6 @@ impl Encoder {
     /// Whether votes are checked against the generation.
     pub(crate) fn quarantine(&self) -> bool {
         self.quarantine
-    }
-
-    /// Appends `SET NX PX` and, for a pair, the read behind it.
-    pub(crate) fn plain(&mut self, command: &Command, px_ms: u64, form: Form, i: usize, out: &mut Vec<u8>) {
-        let keys = &command.keys;
-        command.owner.write_value(i, &mut self.value);
-        self.cmd.clear();
-        self.cmd.arg("SET").arg(&keys.lock).arg(&self.value).arg("NX").arg("PX").arg(px_ms);
-        self.cmd.write_packed_command(out);
-        if form == Form::Pair {
-            // Proof obligation: the read is behind the write on the same connection, so an unchanged generation means
-            // that nothing was lost before the write (protocol-changes.md 1.2).
-            self.cmd.clear();
-            self.cmd.arg("MGET").arg(&keys.generation).arg(&keys.lock);
-            self.cmd.write_packed_command(out);
-        }
     }
 
     /// Appends the script of `command`, by digest or in full.

@@ -12,14 +12,14 @@ use super::seat::{Awaited, Seat, Turn};
 use crate::protocol::command::{Form, form};
 use crate::protocol::generation::Deployment;
 use crate::protocol::health::{Treatment, treat};
-use crate::protocol::{Answer, Cause, Mono, Operation, Quorum};
+use crate::protocol::{Answer, Cause, Mono, Quorum};
 use crate::sys::clock;
+use crate::sys::shim::Thread;
 use crate::sys::sync::Mutex;
 use crate::sys::wake::Wake;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::Thread;
 use std::time::Duration;
 
 /// What a lane tells its owner.
@@ -80,6 +80,8 @@ pub(crate) struct Lane {
     pub(super) epoch: AtomicU64,
     /// A caretaker has been asked for and has not finished.
     pub(crate) attended: AtomicBool,
+    /// How often somebody has led.
+    pub(crate) leads: AtomicU64,
     pub(super) hooks: Box<dyn Hooks>,
 }
 
@@ -103,6 +105,7 @@ impl Lane {
             wake: Wake::new()?,
             epoch: AtomicU64::new(1),
             attended: AtomicBool::new(false),
+            leads: AtomicU64::new(0),
             hooks,
             config,
         })
@@ -352,16 +355,21 @@ impl Lane {
 
 /// Appends the command to `out` in the form that this connection calls for.
 fn encode(encoder: &mut Encoder, op: &Op, peer: &Peer<'_>, resent: bool, out: &mut Vec<u8>) -> Expect {
-    if let Operation::Acquire { px_ms, full, fence } = op.command.operation {
-        let form = form(encoder.quarantine(), full, fence.is_some(), peer.settled.is_some());
-        match (form, peer.settled) {
+    if let (Some(packed), false) = (&op.packed, resent) {
+        let (operation, settled) = (&op.command.operation, peer.settled);
+        let form = if operation.is_release() { Form::Script } else { form(encoder.quarantine(), false, false, settled.is_some()) };
+        match (form, settled) {
             (Form::Plain, _) => {
-                encoder.plain(&op.command, px_ms, form, peer.index, out);
+                packed.append(form, peer.index, out);
                 return Expect::Plain;
             }
             (Form::Pair, Some(settled)) => {
-                encoder.plain(&op.command, px_ms, form, peer.index, out);
+                packed.append(form, peer.index, out);
                 return Expect::Pair { settled: settled.clone(), written: None };
+            }
+            _ if operation.is_release() => {
+                packed.append(form, peer.index, out);
+                return Expect::Script(true);
             }
             _ => {}
         }

@@ -1,5 +1,6 @@
 //! A round on its way: the command, the answers so far, and the thread that waits.
 
+use super::packed::Packed;
 use super::seat::{Awaited, Ticket};
 use crate::protocol::{Answer, Command, Mono, Quorum, Round};
 use crate::sys::sync::Mutex;
@@ -17,6 +18,7 @@ pub(crate) struct Op {
     pub(crate) tries: u32,
     /// For a release: when the key's ttl ends, if it is known.
     pub(crate) key_ends: Option<Mono>,
+    pub(super) packed: Option<Packed>,
     ticket: Ticket,
 }
 
@@ -24,7 +26,8 @@ impl Op {
     /// A round to the masters `targets` of `quorum`.
     pub(crate) fn new(command: Command, quorum: Quorum, targets: u32, awaited: bool) -> Op {
         let round = Mutex::new(Round::new(quorum, command.operation.rule()));
-        Op { command, targets, awaited, round, tries: 0, key_ends: None, ticket: Ticket::new() }
+        let packed = Packed::of(&command);
+        Op { command, targets, awaited, round, tries: 0, key_ends: None, packed, ticket: Ticket::new() }
     }
 
     /// Takes an answer; true if it decides a round that somebody waits for.

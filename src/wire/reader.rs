@@ -9,11 +9,11 @@ use super::seat::Awaited;
 use crate::protocol::health::give_up;
 use crate::protocol::{Answer, Cause, Mono};
 use crate::sys::clock;
+use crate::sys::shim::Thread;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::Thread;
 use std::time::Duration;
 
 /// The state of reading from one connection.
@@ -74,6 +74,7 @@ impl Lane {
     /// Reads for all until `mine` is decided or `deadline` has come; without `mine`, until nothing is owed.
     pub(super) fn lead(&self, mine: Option<&Arc<Op>>, deadline: Mono) {
         let _lead = Lead(self);
+        self.leads.fetch_add(1, Ordering::Relaxed);
         let mut reader = self.reader.lock();
         let mut now = clock::now();
         loop {

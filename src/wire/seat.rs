@@ -7,7 +7,7 @@
 //! The invariant, under the mutex: whoever is in `waiters` is neither done nor leading, and while `led` is true exactly
 //! one thread is leading or has been handed the lead and not yet passed it on.
 
-use crate::sys::sync::seat::{AtomicU8, Mutex, Ordering, Thread, current};
+use crate::sys::shim::{AtomicU8, Mutex, Ordering, Thread, current};
 use std::sync::Arc;
 
 const DONE: u8 = 1;

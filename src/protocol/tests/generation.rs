@@ -48,9 +48,8 @@ fn the_quarantine_of_a_deployment_is_told_in_microseconds_rounded_up() {
 
 #[test]
 fn whatever_clients_must_agree_on_changes_the_block() {
-    let block = |c: &str, n, f, lease| {
-        Deployment::new(c, Quorum::new(n, f).unwrap(), lease, Drift::DEFAULT).block().to_owned()
-    };
+    let block =
+        |c: &str, n, f, lease| Deployment::new(c, Quorum::new(n, f).unwrap(), lease, Drift::DEFAULT).block().to_owned();
     let base = block("main", 5, 0, ms(60_000));
     assert_eq!(base, "60000:main:5:3");
     let others = [
@@ -101,7 +100,7 @@ fn what_is_not_a_generation_string_is_refused() {
         format!("{RUN}:-1:60000:c:3:2:00ff"),
         format!("{RUN}:+1:60000:c:3:2:00ff"),
         format!("{RUN}:99999999999999999999:60000:c:3:2:00ff"),
-        format!("run:17:60000:c:3:2:00ff"),
+        "run:17:60000:c:3:2:00ff".into(),
         format!("{good}\n"),
     ];
     for text in bad {

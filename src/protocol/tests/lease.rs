@@ -24,7 +24,9 @@ enum Event {
     Poll,
     Begin(Duration),
     /// The quorum of the oldest or the newest extension that is still open.
-    Extended { oldest: bool },
+    Extended {
+        oldest: bool,
+    },
     Failed(u64),
     Lose,
     Release,
@@ -124,7 +126,11 @@ impl World {
                     assert_eq!(self.lease.state(self.now), State::Held);
                     assert_eq!(self.lease.ttl(), extension.ttl);
                 } else {
-                    assert_eq!(self.lease.until(), before.until(), "an answer overtaken by a later one changes nothing");
+                    assert_eq!(
+                        self.lease.until(),
+                        before.until(),
+                        "an answer overtaken by a later one changes nothing"
+                    );
                 }
             }
             Event::Failed(random) => {
@@ -251,6 +257,18 @@ fn any_number_of_extensions_that_nobody_answers_is_borne() {
     assert_eq!(lease.until(), before, "every later one is shorter");
     assert!(lease.extended(last, at(2_000)));
     assert_eq!(lease.until(), last.until());
+}
+
+#[test]
+fn of_very_many_unanswered_extensions_none_is_forgotten_that_may_have_cut_a_key_short() {
+    let mut lease = Lease::new(Terms { ttl: ms(60_000), ..terms(true, None) }, at(0));
+    for i in 0..100 {
+        lease.begin_extension(at(i), ms(10_000)).unwrap();
+    }
+    let long = lease.begin_extension(at(100), ms(50_000)).unwrap();
+    let short = lease.begin_extension(at(101), ms(12_000)).unwrap();
+    assert!(lease.extended(long, at(200)));
+    assert!(lease.until() <= short.until() && lease.until() > at(9_000));
 }
 
 #[test]
@@ -424,11 +442,12 @@ fn jeopardy_ends_with_the_next_good_renewal() {
 fn terms_at_the_limits_do_not_panic() {
     for ttl in [Duration::ZERO, Duration::from_nanos(1), ms(2), Duration::MAX] {
         for max_hold in [None, Some(Duration::ZERO), Some(Duration::MAX)] {
-            let mut lease = Lease::new(Terms { ttl, drift: Drift::DEFAULT, renew: true, max_hold }, Mono::from_nanos(5));
+            let mut lease =
+                Lease::new(Terms { ttl, drift: Drift::DEFAULT, renew: true, max_hold }, Mono::from_nanos(5));
             lease.extension_failed(Mono::from_nanos(6), u64::MAX);
             let extension = lease.begin_extension(Mono::from_nanos(6), Duration::MAX);
             assert_eq!(extension.is_some(), ttl == Duration::MAX && max_hold != Some(Duration::ZERO));
-            assert_eq!(over(lease.state(Mono::NEVER)), true);
+            assert!(over(lease.state(Mono::NEVER)));
             assert!(!matches!(lease.poll(Mono::NEVER), Todo::Wait(_) | Todo::Renew));
         }
     }

@@ -1,6 +1,6 @@
 //! Tests of the protocol. Where a space is small it is enumerated whole; where not, the generator is seeded.
 
-// mod acquire;
+mod acquire;
 mod fence;
 mod generation;
 mod health;

@@ -13,9 +13,21 @@ fn owner(label: &str) -> Owner {
 #[test]
 fn the_value_is_as_documented() {
     assert_eq!(owner("web-1 pid 7").value(0), format!("{HEX}|0|web-1 pid 7|1795242595543"));
-    assert_eq!(owner("x").value(31), format!("{HEX}|31|x|1795242595543"));
+    assert_eq!(owner("x").value(31), format!("{HEX}|v|x|1795242595543"));
     let zeros = Owner::new(Token::from_bytes([0; 16]), &Arc::from(""), 0);
     assert_eq!(zeros.value(9), format!("{}|9||0", "0".repeat(32)));
+}
+
+#[test]
+fn the_values_of_an_attempt_differ_in_one_byte_that_is_the_masters_own() {
+    let values: Vec<String> = (0..32).map(|i| owner("x").value(i)).collect();
+    for i in 0..32 {
+        for j in 0..i {
+            let differ: Vec<usize> =
+                (0..values[i].len()).filter(|at| values[i].as_bytes()[*at] != values[j].as_bytes()[*at]).collect();
+            assert_eq!((differ, values[i].len()), (vec![33], values[j].len()), "{i} {j}");
+        }
+    }
 }
 
 #[test]
@@ -32,7 +44,7 @@ fn an_owner_owns_its_value_on_its_own_master_and_on_no_other() {
 
 #[test]
 fn a_value_is_written_over_whatever_the_buffer_held() {
-    let mut out = String::from("something longer than any value could be, so that a rest would show ".repeat(4));
+    let mut out = "something longer than any value could be, so that a rest would show ".repeat(4);
     for i in 0..32 {
         owner("x").write_value(i, &mut out);
         assert_eq!(out, owner("x").value(i));
@@ -83,8 +95,12 @@ fn attempts_of_one_client_do_not_own_each_others_values() {
 
 #[test]
 fn tokens_are_read_from_32_lower_case_digits_only() {
-    assert_eq!(Token::from_hex(HEX).map(|t| Owner::new(t, &Arc::from(""), 0).secret_hex().to_owned()), Some(HEX.into()));
-    for bad in ["", "9", &HEX[1..], &format!("{HEX}0"), &HEX.replace('9', "g"), &HEX.to_uppercase(), &HEX.replace('9', "+")]
+    assert_eq!(
+        Token::from_hex(HEX).map(|t| Owner::new(t, &Arc::from(""), 0).secret_hex().to_owned()),
+        Some(HEX.into())
+    );
+    for bad in
+        ["", "9", &HEX[1..], &format!("{HEX}0"), &HEX.replace('9', "g"), &HEX.to_uppercase(), &HEX.replace('9', "+")]
     {
         assert_eq!(Token::from_hex(bad), None, "{bad}");
     }

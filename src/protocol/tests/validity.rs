@@ -69,7 +69,10 @@ fn a_grant_is_never_valid_longer_than_the_key_lives_on_a_master_whose_clock_is_f
         for d in durations().into_iter().filter(|d| *d < Duration::from_secs(1 << 32)) {
             // The master counts ttl while our clock counts ttl / (1 + drift).
             let trusted = until(Mono::from_nanos(1 << 20), d, drift).since(Mono::from_nanos(1 << 20));
-            assert!(trusted.as_nanos() * (MILLION + u128::from(drift.ppm())) <= d.as_nanos() * MILLION, "{drift:?} {d:?}");
+            assert!(
+                trusted.as_nanos() * (MILLION + u128::from(drift.ppm())) <= d.as_nanos() * MILLION,
+                "{drift:?} {d:?}"
+            );
         }
     }
 }

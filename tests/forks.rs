@@ -1,0 +1,166 @@
+//! In a forked child a guard is lost and releases nothing; the parent's lock stays the parent's.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may stop at the first surprise, and reads the clock that its user reads")]
+
+mod support;
+
+use fork::{Fork, fork};
+use redleash::{Error, Lost, Reason, Release, State};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+use support::{SOON, alone, always, builder, lock_keys, masters, no_keys_left, secs, settle, settled, value};
+
+/// Runs `child` in a fork and gives its answer: 0 for what was expected. The child must not print nor fail an assertion:
+/// another thread of the parent may have held any lock when the fork took its picture.
+fn in_fork(child: impl FnOnce() -> u8) -> i32 {
+    match fork() {
+        Ok(Fork::Child) => {
+            let code = catch_unwind(AssertUnwindSafe(child)).unwrap_or(100);
+            std::process::exit(i32::from(code));
+        }
+        Ok(Fork::Parent(pid)) => {
+            let pid = Pid::from_raw(pid).unwrap();
+            let start = Instant::now();
+            loop {
+                if let Some((_, status)) = waitpid(Some(pid), WaitOptions::NOHANG).unwrap() {
+                    return status.exit_status().unwrap_or(-1);
+                }
+                if start.elapsed() > SOON {
+                    let _ = kill_process(pid, Signal::KILL);
+                    let _ = waitpid(Some(pid), WaitOptions::empty());
+                    return -2; // it hung
+                }
+                support::let_pass(support::ms(2));
+            }
+        }
+        Err(e) => panic!("fork: {e}"),
+    }
+}
+
+fn forked(result: Result<(), Error>) -> bool {
+    matches!(result, Err(Error::Lost(Lost { reason: Reason::Forked, .. })))
+}
+
+#[test]
+fn the_guard_is_lost_in_the_child_and_held_in_the_parent() {
+    let Some(masters) = masters(3) else { return };
+    let _alone = alone();
+    let client = settled(&masters);
+    let guard = client.lock("x").acquire().unwrap();
+    let token = guard.fencing_token().unwrap();
+    let before: Vec<_> = masters.iter().map(|m| value(m, "x")).collect();
+    let mut guard = Some(guard);
+    let answer = in_fork(|| {
+        let guard = guard.take().unwrap();
+        if !forked(guard.check()) {
+            return 1;
+        }
+        if guard.state() != State::Lost(Reason::Forked) {
+            return 2;
+        }
+        if !guard.remaining().is_zero() {
+            return 3;
+        }
+        if !forked(guard.ensure(secs(1))) {
+            return 4;
+        }
+        if !forked(guard.verify()) {
+            return 5;
+        }
+        if !forked(guard.extend(secs(5))) {
+            return 6;
+        }
+        drop(guard);
+        0
+    });
+    assert_eq!(answer, 0, "the number says which check failed in the child");
+    let guard = guard.expect("the child took only its copy");
+    guard.check().unwrap();
+    guard.verify().unwrap();
+    assert_eq!(guard.fencing_token().unwrap(), token);
+    let after: Vec<_> = masters.iter().map(|m| value(m, "x")).collect();
+    assert_eq!(before, after, "the child's Drop released nothing");
+    assert_eq!(guard.release(), Release::Released);
+}
+
+#[test]
+fn release_in_the_child_says_lost_and_releases_nothing() {
+    let Some(masters) = masters(3) else { return };
+    let _alone = alone();
+    let client = settled(&masters);
+    let mut guard = Some(client.lock("x").acquire().unwrap());
+    let answer = in_fork(|| match guard.take().unwrap().release() {
+        Release::AlreadyLost(Lost { reason: Reason::Forked, .. }) => 0,
+        _ => 1,
+    });
+    assert_eq!(answer, 0);
+    assert!(masters.iter().filter(|m| lock_keys(m) == 1).count() >= 2);
+    guard.unwrap().check().unwrap();
+}
+
+#[test]
+fn the_client_refuses_to_work_in_the_child_and_a_new_one_works() {
+    let Some(masters) = masters(3) else { return };
+    let _alone = alone();
+    let client = settled(&masters);
+    drop(client.lock("before").acquire().unwrap());
+    let guard = client.lock("x").acquire().unwrap();
+    let urls = masters.urls();
+    let reentrant = client.reentrant_lock("re");
+    let entered = reentrant.acquire().unwrap();
+    let answer = in_fork(|| {
+        if !matches!(client.lock("y").try_acquire(), Err(Error::Forked)) {
+            return 1;
+        }
+        if !matches!(client.lock("y").acquire(), Err(Error::Forked)) {
+            return 2;
+        }
+        if !matches!(client.status("x"), Err(Error::Forked)) {
+            return 3;
+        }
+        if !matches!(client.force_release("x"), Err(Error::Forked)) {
+            return 4;
+        }
+        // Re-entry in the child would be two processes in one lock.
+        if !matches!(reentrant.acquire(), Err(Error::Forked | Error::Lost(_))) {
+            return 5;
+        }
+        let mine = match builder(urls.clone()).build() {
+            Ok(client) => client,
+            Err(_) => return 6,
+        };
+        if !matches!(mine.lock("x").try_acquire(), Ok(None)) {
+            return 7;
+        }
+        match mine.lock("y").acquire() {
+            Ok(guard) if guard.check().is_ok() => 0,
+            _ => 8,
+        }
+    });
+    assert_eq!(answer, 0, "the number says which check failed in the child");
+    guard.check().unwrap();
+    entered.check().unwrap();
+    // The parent's connections were not read or written by the child.
+    for _ in 0..50 {
+        drop(client.lock("z").acquire().unwrap());
+    }
+    drop((guard, entered));
+    // The child left by `exit` with its guard alive: that key stays until its ttl, by no fault of ours.
+    let _ = masters.iter().map(|m| m.command(&["DEL", &support::lock_key("y")])).collect::<Vec<_>>();
+    no_keys_left(&masters);
+}
+
+#[test]
+fn the_parent_renews_while_and_after_the_child_lives() {
+    let Some(masters) = masters(3) else { return };
+    let _alone = alone();
+    let client = settle(builder(masters.urls()).ttl(secs(3)));
+    let guard = client.lock("x").acquire().unwrap();
+    let answer = in_fork(|| {
+        // Longer than a renewal: a watchdog in the child, if there were one, would be due.
+        support::let_pass(secs(2));
+        u8::from(guard.check().is_ok())
+    });
+    assert_eq!(answer, 0);
+    always(secs(4), "held by the parent", || guard.check().is_ok());
+}

@@ -1,0 +1,185 @@
+//! A stand-in for the network and for a server out of its mind: it passes bytes between a client and a real master until
+//! it is told to misbehave.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+/// What becomes of the master's replies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// They pass.
+    None,
+    /// These bytes come in place of each.
+    Say(&'static [u8]),
+    /// The first half of one comes, and then nothing for good.
+    Half,
+    /// The first half of one comes, and the connection ends.
+    HalfAndClose,
+    /// A string of so many bytes comes in place of one.
+    Flood(u64),
+    /// One byte of them comes each second.
+    Drip,
+    /// Nothing comes, but the connection stays.
+    Mute,
+    /// New connections are accepted and closed, old ones too.
+    Cut,
+}
+
+struct Shared {
+    fault: Mutex<Fault>,
+    sockets: Mutex<Vec<TcpStream>>,
+    stop: AtomicBool,
+    accepted: AtomicU64,
+    flooded: AtomicU64,
+}
+
+impl Shared {
+    fn fault(&self) -> Fault {
+        *self.fault.lock().unwrap()
+    }
+
+    fn close_all(&self) {
+        for socket in self.sockets.lock().unwrap().drain(..) {
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+pub struct Proxy {
+    port: u16,
+    shared: Arc<Shared>,
+}
+
+impl Proxy {
+    /// To the master at this port of loopback, with a fault from the first byte on.
+    pub fn start(to: u16, fault: Fault) -> Proxy {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let shared = Arc::new(Shared {
+            fault: Mutex::new(fault),
+            sockets: Mutex::new(Vec::new()),
+            stop: AtomicBool::new(false),
+            accepted: AtomicU64::new(0),
+            flooded: AtomicU64::new(0),
+        });
+        let inner = shared.clone();
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                if inner.stop.load(Ordering::SeqCst) {
+                    return;
+                }
+                inner.accepted.fetch_add(1, Ordering::SeqCst);
+                if inner.fault() == Fault::Cut {
+                    continue; // which closes it
+                }
+                let Ok(server) = TcpStream::connect(("127.0.0.1", to)) else { continue };
+                let _ = (client.set_nodelay(true), server.set_nodelay(true));
+                inner.sockets.lock().unwrap().extend([client.try_clone().unwrap(), server.try_clone().unwrap()]);
+                let (from, into) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+                thread::spawn(move || pass(from, into));
+                let inner = inner.clone();
+                thread::spawn(move || reply(server, client, &inner));
+            }
+        });
+        Proxy { port, shared }
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// How the client names it.
+    pub fn label(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// From now on.
+    pub fn set(&self, fault: Fault) {
+        *self.shared.fault.lock().unwrap() = fault;
+        if fault == Fault::Cut {
+            self.shared.close_all();
+        }
+    }
+
+    /// As it was before any fault; connections that a fault has spoilt are closed, as a restart would close them.
+    pub fn mend(&self) {
+        self.set(Fault::None);
+        self.shared.close_all();
+    }
+
+    /// Connections accepted so far.
+    pub fn accepted(&self) -> u64 {
+        self.shared.accepted.load(Ordering::SeqCst)
+    }
+
+    /// Bytes of floods that a client took.
+    pub fn flooded(&self) -> u64 {
+        self.shared.flooded.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        self.shared.close_all();
+        let _ = TcpStream::connect(("127.0.0.1", self.port)); // wakes the acceptor
+    }
+}
+
+fn pass(mut from: TcpStream, mut into: TcpStream) {
+    let _ = std::io::copy(&mut from, &mut into);
+    let _ = into.shutdown(Shutdown::Both);
+}
+
+fn reply(mut from: TcpStream, mut into: TcpStream, shared: &Shared) {
+    let mut buffer = [0; 16 * 1024];
+    while let Ok(n @ 1..) = from.read(&mut buffer) {
+        let reply = &buffer[..n];
+        let done = match shared.fault() {
+            Fault::None => into.write_all(reply),
+            Fault::Say(bytes) => into.write_all(bytes),
+            Fault::Half => into.write_all(&reply[..n / 2]).and_then(|()| swallow(&mut from)),
+            Fault::HalfAndClose => into.write_all(&reply[..n / 2]).and_then(|()| Err(std::io::ErrorKind::BrokenPipe.into())),
+            Fault::Flood(size) => flood(&mut into, size, shared),
+            Fault::Drip => drip(&mut into, reply, shared),
+            Fault::Mute => Ok(()),
+            Fault::Cut => Err(std::io::ErrorKind::BrokenPipe.into()),
+        };
+        if done.is_err() {
+            break;
+        }
+    }
+    let _ = (into.shutdown(Shutdown::Both), from.shutdown(Shutdown::Both));
+}
+
+fn swallow(from: &mut TcpStream) -> std::io::Result<()> {
+    std::io::copy(from, &mut std::io::sink()).map(|_| ())
+}
+
+fn flood(into: &mut TcpStream, size: u64, shared: &Shared) -> std::io::Result<()> {
+    let block = [b'x'; 64 * 1024];
+    into.write_all(format!("${size}\r\n").as_bytes())?;
+    let mut left = size;
+    while left > 0 {
+        let n = into.write(&block[..block.len().min(left as usize)])?;
+        shared.flooded.fetch_add(n as u64, Ordering::SeqCst);
+        left -= n as u64;
+    }
+    into.write_all(b"\r\n")
+}
+
+/// Pausing is what this server does; nobody waits for it.
+fn drip(into: &mut TcpStream, reply: &[u8], shared: &Shared) -> std::io::Result<()> {
+    for byte in reply {
+        if shared.stop.load(Ordering::SeqCst) || shared.fault() != Fault::Drip {
+            return Err(std::io::ErrorKind::BrokenPipe.into());
+        }
+        into.write_all(std::slice::from_ref(byte))?;
+        thread::sleep(Duration::from_secs(1));
+    }
+    Ok(())
+}

@@ -1,0 +1,253 @@
+//! The demonstration: worker processes count the words of a directory's text files into one ledger file, while one
+//! of three masters dies and comes back empty; then the same without the lock.
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a program of its own, with its own clock and threads"
+)]
+
+mod crew;
+mod ledger;
+mod screen;
+mod worker;
+
+use crew::{Crew, Event};
+use ledger::{Counts, batches, count, gather, total};
+use redleash::Client;
+use redleash_verify::servers::{Cluster, Scratch, Server, available};
+use screen::{Screen, group};
+use std::error::Error;
+use std::fs;
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use worker::Worker;
+
+type Failure = Box<dyn Error>;
+
+const LOCK: &str = "ledger";
+const WORKERS: usize = 3;
+const THREADS: usize = 2;
+const TURNS: usize = 48;
+const MASTERS: [char; 3] = ['A', 'B', 'C'];
+/// The master that dies.
+const VICTIM: usize = 1;
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let result = match args.split_first() {
+        Some((word, rest)) if word == "worker" => Worker::from_args(rest)
+            .and_then(|worker| worker.run())
+            .map(|()| true),
+        Some((root, [])) => demonstrate(Path::new(root)),
+        _ => demonstrate(Path::new(".")),
+    };
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("demo: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn demonstrate(root: &Path) -> Result<bool, Failure> {
+    if !available() {
+        return Err("redis-server is not installed (scripts/demo installs it)".into());
+    }
+    println!(
+        "{WORKERS} processes with {THREADS} threads each count this repository's words into one file."
+    );
+    println!(
+        "A turn reads the file, adds a batch and writes it back: turns that overlap lose updates.\n"
+    );
+    let mut screen = Screen::new();
+    let scratch = Scratch::new()?;
+    let servers = Cluster::start(MASTERS.len())?;
+    for (name, server) in MASTERS.iter().zip(servers.iter()) {
+        let (port, pid) = (server.port(), server.pid());
+        screen.line(
+            "master",
+            &format!("{name}, a fresh redis-server, 127.0.0.1:{port}, process {pid}"),
+        );
+    }
+    let client = Client::builder()
+        .nodes(servers.urls())
+        .label("conductor")
+        .build()?;
+    screen.block("init", &client.init()?.to_string());
+    let (text, files) = gather(root)?;
+    if batches(&text, TURNS).iter().any(String::is_empty) {
+        return Err(format!("too little text below {}", root.display()).into());
+    }
+    let input = scratch.path().join("input");
+    fs::write(&input, &text)?;
+    let truth = count(&text);
+    let words = group(total(&truth));
+    screen.line(
+        "input",
+        &format!("{files} files, {words} words, in {TURNS} batches"),
+    );
+
+    println!("\nWith the lock");
+    let mut crew = Crew::start(&scratch, "locked", &input, &servers.urls().join(","))?;
+    let mut story = Story {
+        servers: &servers,
+        client: &client,
+        written: 0,
+        stale: 0,
+        came_back: false,
+    };
+    let begun = Instant::now();
+    while let Some(event) = crew.next(LIMIT.saturating_sub(begun.elapsed()))? {
+        story.tell(event, &mut screen, &words)?;
+    }
+    let seconds = begun.elapsed().as_secs_f64();
+    screen.block("status", &client.status(LOCK)?.to_string());
+    let (stale, came_back) = (story.stale, story.came_back);
+    let locked = crew.finish()?;
+    client.close(Duration::from_secs(2));
+
+    println!("\nWithout the lock: the same workers, the same batches");
+    let begun = Instant::now();
+    let mut crew = Crew::start(&scratch, "unlocked", &input, "")?;
+    while crew.next(LIMIT.saturating_sub(begun.elapsed()))?.is_some() {}
+    let unlocked = crew.finish()?;
+    screen.line(
+        "done",
+        &format!("{TURNS} turns in {:.1} s", begun.elapsed().as_secs_f64()),
+    );
+
+    let path = scratch.path().to_path_buf();
+    let ports: Vec<u16> = servers.iter().map(Server::port).collect();
+    drop((servers, scratch));
+    let open = |port: &u16| TcpStream::connect(("127.0.0.1", *port)).is_ok();
+    let clean = !path.exists() && !ports.iter().any(open);
+
+    let (missing, lost) = (
+        difference(&truth, &locked.counts),
+        difference(&truth, &unlocked.counts),
+    );
+    let tokens: Vec<u64> = locked.turns.iter().map(|turn| turn.token).collect();
+    let rose = tokens.windows(2).all(|pair| pair[0] < pair[1]);
+    let (turns, kept) = (locked.turns.len(), group(locked.words()));
+    let (first, last) = (tokens.first().unwrap_or(&0), tokens.last().unwrap_or(&0));
+    println!("\nVerdict");
+    let mut verdict = Verdict { passed: true };
+    verdict.line(
+        "with the lock",
+        missing == 0 && turns == TURNS,
+        format!(
+            "{kept} of {words} words after {turns} turns in {seconds:.1} s, {} lost",
+            group(missing)
+        ),
+    );
+    let which = if rose {
+        "each above the one before"
+    } else {
+        "NOT rising"
+    };
+    verdict.line(
+        "fencing tokens",
+        rose && stale == 0 && turns > 0,
+        format!("{which}: {first} to {last}"),
+    );
+    let victim = MASTERS[VICTIM];
+    verdict.line(
+        "the lost master",
+        came_back,
+        format!("{victim} was killed and came back empty while they worked"),
+    );
+    verdict.line(
+        "without the lock",
+        lost > 0,
+        format!(
+            "{} of {words} words after {TURNS} turns, {} lost",
+            group(unlocked.words()),
+            group(lost)
+        ),
+    );
+    verdict.line(
+        "left behind",
+        clean,
+        "no server, no process, no file".into(),
+    );
+    println!("\n{}", if verdict.passed { "PASSED" } else { "FAILED" });
+    Ok(verdict.passed)
+}
+
+/// What happens while the workers take turns: a quarter through a master dies, half through it is back.
+struct Story<'a> {
+    servers: &'a Cluster,
+    client: &'a Client,
+    written: usize,
+    stale: usize,
+    came_back: bool,
+}
+
+impl Story<'_> {
+    fn tell(&mut self, event: Event, screen: &mut Screen, words: &str) -> Result<(), Failure> {
+        let (name, victim) = (MASTERS[VICTIM], &self.servers[VICTIM]);
+        match event {
+            Event::Holds { who, token, lease } => screen.holds(&who, token, lease),
+            Event::Stale(who) => {
+                self.stale += 1;
+                screen.line(
+                    "STALE",
+                    &format!("{who} came with an old token and was refused"),
+                );
+            }
+            Event::Trouble { who, why } => screen.line("TROUBLE", &format!("{who}: {why}")),
+            Event::Wrote { added, sum } => {
+                self.written += 1;
+                screen.wrote(added, sum, words);
+                if self.written == TURNS / 4 {
+                    victim.kill();
+                    screen.line(
+                        "KILLED",
+                        &format!("master {name}: two of three are a majority, the workers go on"),
+                    );
+                    screen.block("status", &self.client.status(LOCK)?.to_string());
+                } else if self.written == TURNS / 2 {
+                    victim.restart_empty()?;
+                    self.came_back = true;
+                    screen.line("BACK", &format!("master {name}, empty. It cannot know what it granted before, so it is in"));
+                    screen.line(
+                        "",
+                        "quarantine and gives no votes for about 61 s; the two others carry on",
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Verdict {
+    passed: bool,
+}
+
+impl Verdict {
+    fn line(&mut self, what: &str, good: bool, text: String) {
+        self.passed &= good;
+        println!(
+            "  {:<4}  {what:<18}{text}",
+            if good { "ok" } else { "FAIL" }
+        );
+    }
+}
+
+/// How many words are missing or too many.
+fn difference(truth: &Counts, found: &Counts) -> u64 {
+    let wrong = truth
+        .iter()
+        .map(|(word, n)| n.abs_diff(found.get(word).copied().unwrap_or(0)));
+    let strange = found
+        .iter()
+        .filter(|(word, _)| !truth.contains_key(*word))
+        .map(|(_, n)| *n);
+    wrong.chain(strange).sum()
+}

@@ -1,0 +1,69 @@
+//! What a person follows.
+
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+/// One line per event, with the time since the beginning.
+pub(crate) struct Screen {
+    start: Instant,
+    open: bool,
+}
+
+impl Screen {
+    pub(crate) fn new() -> Screen {
+        Screen {
+            start: Instant::now(),
+            open: false,
+        }
+    }
+
+    fn begin(&mut self, label: &str) {
+        if std::mem::take(&mut self.open) {
+            println!();
+        }
+        print!("{:7.2} s  {label:<8}", self.start.elapsed().as_secs_f64());
+    }
+
+    pub(crate) fn line(&mut self, label: &str, text: &str) {
+        self.begin(label);
+        println!("{text}");
+    }
+
+    pub(crate) fn block(&mut self, label: &str, text: &str) {
+        for (i, line) in text.lines().enumerate() {
+            self.line(if i == 0 { label } else { "" }, line);
+        }
+    }
+
+    /// Left open: what the turn wrote comes on the same line.
+    pub(crate) fn holds(&mut self, who: &str, token: u64, lease: Duration) {
+        self.begin("lock");
+        print!(
+            "held by {who}  token {token}  lease {:.1} s",
+            lease.as_secs_f64()
+        );
+        self.open = true;
+        let _ = io::stdout().flush();
+    }
+
+    pub(crate) fn wrote(&mut self, added: u64, sum: u64, words: &str) {
+        let text = format!("+{added} words, ledger {} of {}", group(sum), words);
+        if std::mem::take(&mut self.open) {
+            println!("  {text}");
+        } else {
+            self.line("", &text);
+        }
+    }
+}
+
+pub(crate) fn group(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(' ');
+        }
+        text.push(digit);
+    }
+    text
+}

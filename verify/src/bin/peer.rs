@@ -1,0 +1,362 @@
+//! redleash among its peers: the command line, the scenarios and the one line of JSON of bench/peers/README.md.
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "measures with its own clock and threads, as every peer does"
+)]
+
+use redleash::{Client, Lock, LockGuard, Release};
+use std::error::Error;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+const TTL: Duration = Duration::from_secs(8);
+const HOLD_TTL: Duration = Duration::from_secs(6);
+const WARM_UP: Duration = Duration::from_millis(500);
+/// How long a call that does not return is waited for after the end.
+const GRACE: Duration = Duration::from_secs(45);
+
+#[derive(Clone)]
+struct Job {
+    scenario: String,
+    nodes: Vec<String>,
+    threads: usize,
+    locks: usize,
+    span: Duration,
+    awaited: bool,
+    fenced: bool,
+}
+
+/// What one worker saw.
+#[derive(Default)]
+struct Share {
+    latencies: Vec<Duration>,
+    errors: usize,
+    unconfirmed: usize,
+}
+
+#[derive(Default)]
+struct Run {
+    shares: Vec<Share>,
+    took: Duration,
+    stuck: usize,
+    lost: Option<usize>,
+}
+
+fn main() -> Outcome<()> {
+    let job = Job::from_args(std::env::args().skip(1))?;
+    let client = job.client()?;
+    // Fresh masters give no votes before they are settled; one master alone is never in quarantine.
+    if let Err(error) = client.init() {
+        eprintln!("init: {error}");
+    }
+    let run = match job.scenario.as_str() {
+        "cycle" | "contended" | "hung" => {
+            phase(&client, &job, WARM_UP);
+            if job.scenario == "hung" {
+                ready()?;
+            }
+            phase(&client, &job, job.span)
+        }
+        "handoff" => handoff(&client, &job)?,
+        "hold" => hold(&client, &job)?,
+        other => return Err(format!("unknown scenario {other}").into()),
+    };
+    client.close(Duration::from_secs(2));
+    println!("{}", report(&job, run));
+    // A stuck worker must not keep the process.
+    std::process::exit(0)
+}
+
+impl Job {
+    fn from_args(mut args: impl Iterator<Item = String>) -> Outcome<Job> {
+        let mut job = Job {
+            scenario: "cycle".into(),
+            nodes: vec!["redis://127.0.0.1:6379".into()],
+            threads: 1,
+            locks: 100,
+            span: Duration::from_secs(3),
+            awaited: true,
+            fenced: false,
+        };
+        while let Some(name) = args.next() {
+            if name == "--fenced" {
+                job.fenced = true;
+                continue;
+            }
+            let value = args.next().ok_or_else(|| format!("{name} needs a value"))?;
+            match name.as_str() {
+                "--ports" => {
+                    job.nodes = value
+                        .split(',')
+                        .map(|port| format!("redis://127.0.0.1:{port}"))
+                        .collect()
+                }
+                "--scenario" => job.scenario = value,
+                "--threads" => job.threads = value.parse::<usize>()?.max(1),
+                "--seconds" => job.span = Duration::try_from_secs_f64(value.parse()?)?,
+                "--locks" => job.locks = value.parse()?,
+                "--release" if value == "await" || value == "drop" => {
+                    job.awaited = value == "await"
+                }
+                _ => return Err(format!("unknown argument {name} {value}").into()),
+            }
+        }
+        Ok(job)
+    }
+
+    fn client(&self) -> Outcome<Client> {
+        let ttl = if self.scenario == "hold" {
+            HOLD_TTL
+        } else {
+            TTL
+        };
+        Ok(Client::builder()
+            .nodes(self.nodes.iter().cloned())
+            .ttl(ttl)
+            .build()?)
+    }
+
+    fn lock(&self, client: &Client, name: &str) -> Lock {
+        client.lock(name).fenced(self.fenced)
+    }
+
+    /// `true` unless the lock was already lost.
+    fn release(&self, guard: LockGuard, share: &mut Share) -> bool {
+        if !self.awaited {
+            drop(guard);
+            return true;
+        }
+        match guard.release() {
+            Release::Released => true,
+            Release::AlreadyLost(_) => false,
+            Release::Unconfirmed(_) => {
+                share.unconfirmed += 1;
+                true
+            }
+        }
+    }
+
+    fn cycle(&self, lock: &Lock, share: &mut Share) {
+        let start = Instant::now();
+        let held = match lock.acquire() {
+            Ok(guard) => self.release(guard, share),
+            Err(error) => {
+                complain(&error);
+                false
+            }
+        };
+        if held {
+            share.latencies.push(start.elapsed());
+        } else {
+            share.errors += 1;
+        }
+    }
+}
+
+fn phase(client: &Client, job: &Job, span: Duration) -> Run {
+    let start = Instant::now();
+    let (send, shares) = mpsc::channel();
+    for i in 0..job.threads {
+        let (job, send) = (job.clone(), send.clone());
+        let one = job.scenario == "contended";
+        let name = if one {
+            "bench:contended".into()
+        } else {
+            format!("bench:cycle:{i}")
+        };
+        let lock = job.lock(client, &name);
+        thread::spawn(move || {
+            let mut share = Share::default();
+            while start.elapsed() < span {
+                job.cycle(&lock, &mut share);
+            }
+            let _ = send.send(share);
+        });
+    }
+    drop(send);
+    let mut run = Run::default();
+    let end = start + span + GRACE;
+    while let Ok(share) = shares.recv_timeout(end.saturating_duration_since(Instant::now())) {
+        run.shares.push(share);
+    }
+    run.stuck = job.threads - run.shares.len();
+    run.took = start.elapsed();
+    run
+}
+
+/// A holds and B, another client, waits in its call; the latency is from A's release to B's lock.
+fn handoff(client: &Client, job: &Job) -> Outcome<Run> {
+    let other = job.client()?;
+    let lock = job.lock(client, "bench:handoff");
+    let start = Instant::now();
+    let (mut share, mut stuck, mut seed) = (Share::default(), 0, 1_u64);
+    while start.elapsed() < job.span && stuck == 0 {
+        let guard = lock.acquire()?;
+        let (begin, begun) = mpsc::channel();
+        let (send, taken) = mpsc::channel();
+        let (job, next) = (job.clone(), job.lock(&other, "bench:handoff"));
+        let waiter = job.clone();
+        thread::spawn(move || {
+            let mut share = Share::default();
+            let _ = begin.send(());
+            let guard = loop {
+                match next.acquire() {
+                    Ok(guard) => break guard,
+                    Err(_) => share.errors += 1,
+                }
+            };
+            let at = Instant::now();
+            waiter.release(guard, &mut share);
+            let _ = send.send((at, share.errors));
+        });
+        begun.recv()?;
+        seed = seed
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        thread::sleep(Duration::from_millis(50 + (seed >> 33) % 100));
+        let released = Instant::now();
+        job.release(guard, &mut share);
+        match taken.recv_timeout(GRACE) {
+            Ok((at, errors)) => {
+                share.latencies.push(at.saturating_duration_since(released));
+                share.errors += errors;
+            }
+            Err(RecvTimeoutError::Timeout) => stuck += 1,
+            Err(RecvTimeoutError::Disconnected) => return Err("the waiter panicked".into()),
+        }
+    }
+    let took = start.elapsed();
+    other.close(Duration::from_secs(2));
+    Ok(Run {
+        shares: vec![share],
+        took,
+        stuck,
+        lost: None,
+    })
+}
+
+fn hold(client: &Client, job: &Job) -> Outcome<Run> {
+    let start = Instant::now();
+    let (send, taken) = mpsc::channel();
+    for first in 0..job.threads {
+        let (job, client, send) = (job.clone(), client.clone(), send.clone());
+        thread::spawn(move || {
+            let (mut share, mut guards) = (Share::default(), Vec::new());
+            for i in (first..job.locks).step_by(job.threads) {
+                let lock = job.lock(&client, &format!("bench:hold:{i}"));
+                let begun = Instant::now();
+                match lock.acquire() {
+                    Ok(guard) => {
+                        share.latencies.push(begun.elapsed());
+                        guards.push(guard);
+                    }
+                    Err(error) => {
+                        complain(&error);
+                        share.errors += 1;
+                    }
+                }
+            }
+            let _ = send.send((share, guards));
+        });
+    }
+    drop(send);
+    let (mut shares, guards): (Vec<Share>, Vec<_>) = taken.iter().unzip();
+    let took = start.elapsed();
+    ready()?;
+    thread::sleep(job.span);
+    let mut lost = 0;
+    for guard in guards.into_iter().flatten() {
+        lost += usize::from(guard.check().is_err());
+        job.release(guard, &mut shares[0]);
+    }
+    Ok(Run {
+        shares,
+        took,
+        stuck: 0,
+        lost: Some(lost),
+    })
+}
+
+fn ready() -> Outcome<()> {
+    println!("READY");
+    std::io::stdin().read_line(&mut String::new())?;
+    Ok(())
+}
+
+/// The first failures only: thousands of them say no more.
+fn complain(error: &redleash::Error) {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    static SAID: AtomicUsize = AtomicUsize::new(0);
+    if SAID.fetch_add(1, Ordering::Relaxed) < 5 {
+        eprintln!("{error}");
+    }
+}
+
+fn report(job: &Job, run: Run) -> String {
+    let sum = |field: fn(&Share) -> usize| run.shares.iter().map(field).sum::<usize>();
+    let (errors, unconfirmed) = (sum(|s| s.errors), sum(|s| s.unconfirmed));
+    let counts: Vec<usize> = run
+        .shares
+        .iter()
+        .map(|share| share.latencies.len())
+        .collect();
+    let mut latencies: Vec<Duration> = run
+        .shares
+        .iter()
+        .flat_map(|share| share.latencies.iter().copied())
+        .collect();
+    latencies.sort_unstable();
+    let at = |rank: f64| {
+        let last = latencies.len().saturating_sub(1);
+        let index = ((latencies.len() as f64 * rank) as usize).min(last);
+        latencies
+            .get(index)
+            .map_or(0.0, |latency| latency.as_nanos() as f64 / 1e3)
+    };
+    let (ops, seconds) = (latencies.len(), run.took.as_secs_f64());
+    let mut notes = format!(
+        "release {}, {}, watchdog; returns at a majority",
+        if job.awaited {
+            "awaited"
+        } else {
+            "written by drop"
+        },
+        if job.fenced { "fenced" } else { "not fenced" },
+    );
+    let mut extra = String::new();
+    match run.lost {
+        Some(lost) => {
+            extra = format!(
+                r#","locks":{},"acquire_s":{seconds:.3},"lost":{lost}"#,
+                job.locks
+            )
+        }
+        None => {
+            let (most, least) = (
+                counts.iter().max().unwrap_or(&0),
+                counts.iter().min().unwrap_or(&0),
+            );
+            notes += &format!("; max/min per thread={most}/{least}");
+        }
+    }
+    if run.stuck > 0 {
+        notes += &format!("; stuck={}", run.stuck);
+    }
+    if unconfirmed > 0 {
+        notes += &format!("; unconfirmed={unconfirmed}");
+    }
+    format!(
+        r#"{{"peer":"redleash","scenario":"{}","nodes":{},"threads":{},"ops":{ops},"ops_per_s":{:.1},"p50_us":{:.1},"p99_us":{:.1},"max_us":{:.1},"errors":{errors}{extra},"notes":"{notes}"}}"#,
+        job.scenario,
+        job.nodes.len(),
+        job.threads,
+        ops as f64 / seconds,
+        at(0.5),
+        at(0.99),
+        at(1.0),
+    )
+}
