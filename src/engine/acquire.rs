@@ -94,12 +94,10 @@ fn attempt(
     let operation = Operation::Acquire { px_ms: terms.px_ms(terms.ttl), full, fence };
     let command = Command { keys: keys.clone(), owner: owner.clone(), operation, nonce };
     let round_limit = settings.round_limit(terms.ttl);
-    let round = engine.round(command, clock::now().plus(round_limit).min(limit));
+    let mut round = engine.round(command, clock::now().plus(round_limit).min(limit));
     let until = validity::until(round.start, terms.ttl, settings.drift);
-    let (judgement, counters) = {
-        let answers = round.op.round.lock();
-        (answers.judge(round.end, until), terms.fenced.then(|| answers.counters()))
-    };
+    let (judgement, counters) =
+        round.look(|answers, end| (answers.judge(end, until), terms.fenced.then(|| answers.counters())));
     if judgement != Judgement::Granted {
         undo(engine, &round.op);
         return Ok(Err(Failed { judgement, round }));

@@ -26,13 +26,12 @@ pub(crate) fn settle(engine: &Engine, held: &Held, counters: &[Option<u64>], unt
         Rank::Done(token) if clock::now() < until => Ok(token),
         Rank::WriteBack(token, _) => {
             let limit = engine.settings.round_limit(held.ttl());
-            let round = engine.round(held.command(Operation::WriteBack(token)), clock::now().plus(limit).min(until));
+            let mut round = engine.round(held.command(Operation::WriteBack(token)), clock::now().plus(limit).min(until));
             // A master answers yes with a counter that is at least the token.
-            let reached = round.op.round.lock().reached();
-            match reached {
-                true if round.end < until => Ok(token),
-                true => Err(NoToken::Late),
-                false => Err(NoToken::NoQuorum(round)),
+            match round.look(|answers, end| (answers.reached(), end < until)) {
+                (true, true) => Ok(token),
+                (true, false) => Err(NoToken::Late),
+                (false, _) => Err(NoToken::NoQuorum(round)),
             }
         }
         Rank::Done(_) | Rank::NotEnough => Err(NoToken::Late),
@@ -43,11 +42,8 @@ pub(crate) fn settle(engine: &Engine, held: &Held, counters: &[Option<u64>], unt
 pub(crate) fn ask(engine: &Engine, held: &Held) -> Result<u64, Error> {
     let limit = engine.settings.round_limit(held.ttl());
     let until = held.until();
-    let round = engine.round(held.command(Operation::Fence(clock::wall_us())), clock::now().plus(limit).min(until));
-    let (counters, reached, taken) = {
-        let answers = round.op.round.lock();
-        (answers.counters(), answers.reached(), answers.taken())
-    };
+    let mut round = engine.round(held.command(Operation::Fence(clock::wall_us())), clock::now().plus(limit).min(until));
+    let (counters, reached, taken) = round.look(|a, _| (a.counters(), a.reached(), a.taken()));
     held.check()?;
     if taken {
         return Err(held.taken());

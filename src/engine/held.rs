@@ -230,11 +230,8 @@ impl Held {
         };
         let Some(extension) = extension else { return Err(Error::Lost(self.lost())) };
         let deadline = start.plus(self.engine.settings.round_limit(self.terms.ttl)).min(self.until());
-        let round = Finished::wait(lane, op, start, deadline);
-        let (reached, taken, gone) = {
-            let answers = round.op.round.lock();
-            (answers.reached(), answers.taken(), answers.gone())
-        };
+        let mut round = Finished::wait(lane, op, start, deadline);
+        let (reached, taken, gone) = round.look(|a, _| (a.reached(), a.taken(), a.gone()));
         if reached {
             let mut gate = self.gate.lock();
             if gate.lease.extended(extension, round.end) {
@@ -274,11 +271,8 @@ impl Held {
     pub(crate) fn verify(&self) -> Result<(), Error> {
         self.check()?;
         let limit = self.engine.settings.round_limit(self.terms.ttl);
-        let round = self.engine.round(self.command(Operation::Verify), clock::now().plus(limit));
-        let (reached, taken) = {
-            let answers = round.op.round.lock();
-            (answers.reached(), answers.taken())
-        };
+        let mut round = self.engine.round(self.command(Operation::Verify), clock::now().plus(limit));
+        let (reached, taken) = round.look(|a, _| (a.reached(), a.taken()));
         if taken {
             return Err(self.taken());
         }

@@ -63,9 +63,9 @@ impl Engine {
         let operation = Operation::Adopt { from, px_ms: terms.px_ms(terms.ttl) };
         let command = Command { keys: keys.clone(), owner: owner.clone(), operation, nonce };
         let deadline = clock::now().plus(self.settings.round_limit(terms.ttl)).min(until_old);
-        let round = self.round(command, deadline);
+        let mut round = self.round(command, deadline);
         let until = validity::until(round.start, terms.ttl, self.settings.drift).min(until_old.max(round.start));
-        let judgement = round.op.round.lock().judge(round.end, until);
+        let judgement = round.look(|answers, end| answers.judge(end, until));
         match judgement {
             Judgement::Granted => {
                 let held = Held::new(self, keys, &owner, terms, &round);

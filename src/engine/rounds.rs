@@ -24,6 +24,14 @@ impl Finished {
         Finished { op, start, end: clock::now() }
     }
 
+    /// Looks at the answers, and reads the clock after them: no vote comes in between, so none that is counted is later
+    /// than the time given.
+    pub(crate) fn look<T>(&mut self, look: impl FnOnce(&Round, Mono) -> T) -> T {
+        let round = self.op.round.lock();
+        self.end = clock::now();
+        look(&round, self.end)
+    }
+
     /// What every master said.
     pub(crate) fn tally(&self, engine: &Engine) -> Tally {
         self.tally_of(engine, &self.op.round.lock())

@@ -61,7 +61,7 @@ impl Watchdogs {
             pool.running = Some(running);
             pool.stopped = Some(stopped);
         }
-        let shared = self.spawn(threads)?;
+        let shared = self.spawn(threads, "standby")?;
         self.0.lock().shared = Some(shared);
         Ok(())
     }
@@ -74,11 +74,11 @@ impl Watchdogs {
         drop(ended);
     }
 
-    fn spawn(&self, threads: &Arc<Threads>) -> io::Result<Worker> {
+    fn spawn(&self, threads: &Arc<Threads>, role: &str) -> io::Result<Worker> {
         let (sender, jobs) = unbounded::<Job>();
         let stopped = self.0.lock().stopped.clone();
         let dogs = self.clone();
-        threads.spawn("watchdog", move || dogs.work(&jobs, stopped.as_ref()))?;
+        threads.spawn(role, move || dogs.work(&jobs, stopped.as_ref()))?;
         Ok(sender)
     }
 
@@ -133,7 +133,7 @@ impl Watchdogs {
         if let Some(worker) = self.0.lock().idle.pop() {
             return Some(worker);
         }
-        self.spawn(threads)
+        self.spawn(threads, "watchdog")
             .inspect_err(|e| log::warn!("no thread for a watchdog: {e}; the shared one renews"))
             .ok()
     }

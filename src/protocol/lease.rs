@@ -83,7 +83,6 @@ pub struct Extension {
     /// The ttl that the round asks for.
     pub ttl: Duration,
     until: Mono,
-    number: u64,
 }
 
 impl Extension {
@@ -106,9 +105,6 @@ pub struct Terms {
     pub max_hold: Option<Duration>,
 }
 
-/// How many extensions that were not counted are told apart.
-const KEPT: usize = 32;
-
 /// The state machine of one lease. Every method takes the time; none blocks.
 #[derive(Clone, Debug)]
 pub struct Lease {
@@ -119,13 +115,8 @@ pub struct Lease {
     failures: u32,
     state: State,
     announced: bool,
-    /// How many extensions were begun.
-    begun: u64,
-    /// The number of the last extension that counted.
-    counted: u64,
-    /// The extensions begun after the last counted one: each may have cut the life of a key short. Only those below all
-    /// that were begun after them, so the deadlines rise.
-    later: Vec<Extension>,
+    /// When the last good round began.
+    renewed: Mono,
 }
 
 impl Lease {
@@ -139,12 +130,10 @@ impl Lease {
             failures: 0,
             state: State::Held,
             announced: false,
-            begun: 0,
-            counted: 0,
-            later: Vec::new(),
+            renewed: start,
         };
         lease.until = lease.capped(validity::until(start, terms.ttl, terms.drift));
-        lease.plan_renewal(start);
+        lease.plan_renewal();
         lease
     }
 
@@ -153,10 +142,10 @@ impl Lease {
     }
 
     /// After a third of the ttl, or half of the validity where the drift is great; never if it could not move the deadline.
-    fn plan_renewal(&mut self, start: Mono) {
+    fn plan_renewal(&mut self) {
         let pause = (self.terms.ttl / 3).min(self.terms.drift.shorten(self.terms.ttl) / 2);
         let at_cap = self.terms.max_hold.is_some_and(|d| self.until >= self.granted.plus(d));
-        self.renew_at = if self.terms.renew && !at_cap { start.plus(pause) } else { Mono::NEVER };
+        self.renew_at = if self.terms.renew && !at_cap { self.renewed.plus(pause) } else { Mono::NEVER };
     }
 
     /// When the lease ends unless it is extended; [`Mono::ZERO`] once it is lost or released.
@@ -193,9 +182,9 @@ impl Lease {
     }
 
     /// How long before its deadline the end of a lease is announced: `max(20 ms, ttl / 100)`, at most a quarter of the
-    /// validity. The shortest ttl that may set the deadline counts: the notice of a long lease is longer than a short one.
+    /// validity.
     pub fn notice(&self) -> Duration {
-        let ttl = self.later.iter().map(|e| e.ttl).fold(self.terms.ttl, Duration::min);
+        let ttl = self.terms.ttl;
         (ttl / 100).max(Duration::from_millis(20)).min(self.terms.drift.shorten(ttl) / 4)
     }
 
@@ -229,48 +218,27 @@ impl Lease {
     }
 
     /// Begins an extension at `start` with `ttl`; `None` if the lease is over or its end was announced.
-    ///
-    /// Proof obligation: an extension may shorten a key's life on any master that it reaches, so the deadline is lowered
-    /// to the new one *before* the first byte is sent; it is raised only when a quorum has answered.
     pub fn begin_extension(&mut self, start: Mono, ttl: Duration) -> Option<Extension> {
-        if !matches!(self.state(start), State::Held | State::Jeopardy) || self.announced {
-            return None;
-        }
         let until = self.capped(validity::until(start, ttl, self.terms.drift));
-        self.until = self.until.min(until);
-        self.begun += 1;
-        let extension = Extension { start, ttl, until, number: self.begun };
-        self.later.retain(|e| e.until < until);
-        let full = self.later.len() >= KEPT;
-        match self.later.last_mut() {
-            // Bounded memory: an earlier deadline under a later number only lowers what others may raise.
-            Some(last) if full => last.number = extension.number,
-            _ => self.later.push(extension),
-        }
-        Some(extension)
+        self.may_write(start).then_some(Extension { start, ttl, until })
     }
 
-    /// Ends an extension whose quorum was complete at `end`, which must be read after its last answer; true if the lease
-    /// goes on: until this extension's deadline, that of one begun after it if that is earlier, or, if one begun after it
-    /// was counted before, as it was.
+    /// Ends an extension whose quorum was complete at `end`, which is read after its last answer; true if the lease goes
+    /// on, at least until the extension's deadline.
     ///
     /// Proof obligation: `end < until_old`. Then the intervals of the rounds overlap and nobody else was granted in
     /// between (safety.md 2.2). Missed once, the lease is lost for good: even a key that still reads as ours may have
-    /// been written again by a straggler after somebody else's hold (2.3).
+    /// been written again by a straggler after somebody else's hold (2.3). No script shortens a key's life, so a round
+    /// that reached fewer masters, or reaches them late, leaves what a quorum has granted (`extend.lua`).
     pub fn extended(&mut self, extension: Extension, end: Mono) -> bool {
-        if !matches!(self.state(end), State::Held | State::Jeopardy) || self.announced {
+        if !self.may_write(end) {
             return false;
         }
-        if extension.number <= self.counted {
-            return true;
-        }
-        self.counted = extension.number;
-        self.later.retain(|e| e.number > extension.number);
-        self.until = self.later.iter().map(|e| e.until).fold(extension.until, Mono::min);
-        self.terms.ttl = extension.ttl;
+        self.until = self.until.max(extension.until);
+        self.renewed = self.renewed.max(extension.start);
         self.state = State::Held;
         self.failures = 0;
-        self.plan_renewal(extension.start);
+        self.plan_renewal();
         true
     }
 

@@ -128,7 +128,6 @@ pub struct Round {
     quorum: Quorum,
     rule: Rule,
     awaited: u32,
-    sent: u32,
     yes: u32,
     answers: Vec<Option<(Answer, Mono)>>,
     decided: bool,
@@ -142,22 +141,11 @@ impl Round {
             quorum,
             rule,
             awaited: quorum.all(),
-            sent: 0,
             yes: 0,
             answers: vec![None; quorum.masters()],
             decided: false,
             open: true,
         }
-    }
-
-    /// Notes that the command was handed to the connection of master `i`.
-    pub fn note_sent(&mut self, i: usize) {
-        self.sent |= 1 << i;
-    }
-
-    /// The masters to whose connection the command was handed.
-    pub fn sent(&self) -> u32 {
-        self.sent
     }
 
     /// Notes that nobody waits for master `i`; true if this decides the round.

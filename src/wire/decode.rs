@@ -86,8 +86,10 @@ pub(crate) fn plain(value: &Value) -> Decoded {
 /// *and* the key is ours. Anything else is no vote, and is not read again to rescue it.
 pub(crate) fn pair(command: &Command, i: usize, settled: &[u8], written: &Written, value: &Value) -> Decoded {
     let Value::Array(items) = value else {
-        return match value {
-            Value::ServerError(e) => refused(e),
+        return match (value, written) {
+            // Written, but nobody vouches for it: no vote, and a key to undo.
+            (Value::ServerError(_), Written::Yes) => Decoded { answer: Answer::Stale, cache: Cache::Drop },
+            (Value::ServerError(e), _) => refused(e),
             _ => NONSENSE.into(),
         };
     };

@@ -25,7 +25,11 @@ pub(crate) struct Op {
 impl Op {
     /// A round to the masters `targets` of `quorum`.
     pub(crate) fn new(command: Command, quorum: Quorum, targets: u32, awaited: bool) -> Op {
-        let round = Mutex::new(Round::new(quorum, command.operation.rule()));
+        let mut round = Round::new(quorum, command.operation.rule());
+        for i in (0..quorum.masters()).filter(|i| targets >> i & 1 == 0) {
+            round.do_not_await(i);
+        }
+        let round = Mutex::new(round);
         let packed = Packed::of(&command);
         Op { command, targets, awaited, round, tries: 0, key_ends: None, packed, ticket: Ticket::new() }
     }

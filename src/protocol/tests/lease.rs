@@ -53,14 +53,10 @@ struct World {
     terms: Terms,
     lease: Lease,
     now: Mono,
-    /// What the last counted round justifies.
-    base: Mono,
-    /// Every extension sent after the last counted one: each may have cut the life of a key short.
-    later: Vec<Mono>,
-    /// The extensions whose end was not yet told, with their number, and the number of the last counted one.
-    open: Vec<(Extension, usize)>,
-    sent: usize,
-    counted: usize,
+    /// What the counted rounds justify: no script shortens a key's life, so the furthest of them.
+    justified: Mono,
+    /// The extensions whose end was not yet told.
+    open: Vec<Extension>,
     announced: bool,
     last_state: State,
 }
@@ -72,26 +68,19 @@ impl World {
             terms,
             lease,
             now: at(0),
-            base: Mono::ZERO,
-            later: Vec::new(),
+            justified: Mono::ZERO,
             open: Vec::new(),
-            sent: 0,
-            counted: 0,
             announced: false,
             last_state: State::Held,
         };
         world.last_state = world.lease.state(at(0));
-        world.base = world.end_of(at(0), terms.ttl);
+        world.justified = world.end_of(at(0), terms.ttl);
         world
     }
 
     fn end_of(&self, start: Mono, ttl: Duration) -> Mono {
         let until = validity::until(start, ttl, self.terms.drift);
         until.min(self.terms.max_hold.map_or(Mono::NEVER, |d| at(0).plus(d)))
-    }
-
-    fn justified(&self) -> Mono {
-        self.later.iter().copied().fold(self.base, Mono::min)
     }
 
     /// Does `event`, if it can happen here, and checks everything; false if the event cannot happen.
@@ -108,29 +97,19 @@ impl World {
                 assert_eq!(begun.is_some(), alive && !self.announced);
                 if let Some(extension) = begun {
                     assert_eq!((extension.until(), extension.ttl), (self.end_of(self.now, ttl), ttl));
-                    self.later.push(extension.until());
-                    self.sent += 1;
-                    self.open.push((extension, self.sent));
+                    self.open.push(extension);
                 }
             }
             Event::Extended { oldest } => {
                 if self.open.is_empty() || (!oldest && self.open.len() == 1) {
                     return false;
                 }
-                let (extension, number) = if oldest { self.open.remove(0) } else { self.open.pop().unwrap() };
+                let extension = if oldest { self.open.remove(0) } else { self.open.pop().unwrap() };
                 may_rise = self.lease.extended(extension, self.now);
                 assert_eq!(may_rise, alive && !self.announced, "counted exactly while the lease lives");
-                if may_rise && number > self.counted {
-                    self.later.drain(..number - self.counted);
-                    (self.base, self.counted) = (extension.until(), number);
+                if may_rise {
+                    self.justified = self.justified.max(extension.until());
                     assert_eq!(self.lease.state(self.now), State::Held);
-                    assert_eq!(self.lease.ttl(), extension.ttl);
-                } else {
-                    assert_eq!(
-                        self.lease.until(),
-                        before.until(),
-                        "an answer overtaken by a later one changes nothing"
-                    );
                 }
             }
             Event::Failed(random) => {
@@ -175,7 +154,7 @@ impl World {
         }
         self.last_state = state;
         if !over(state) {
-            assert_eq!(self.lease.until(), self.justified(), "{event:?}");
+            assert_eq!(self.lease.until(), self.justified, "{event:?}");
             assert!(self.now < self.lease.until());
         }
         assert!(may_rise || self.lease.until() <= before.until(), "{event:?}");
@@ -217,58 +196,34 @@ fn every_sequence_of_five_events_obeys_the_longest_hold_and_the_fixed_lease() {
 }
 
 #[test]
-fn a_longer_extension_does_not_outlive_a_shorter_one_that_was_sent_after_it() {
-    let mut lease = watched();
-    let long = lease.begin_extension(at(100), ms(6_000)).unwrap();
-    let short = lease.begin_extension(at(200), ms(1_000)).unwrap();
-    assert_eq!(lease.until(), short.until());
-    assert!(lease.extended(long, at(300)));
-    // The shorter one is under way behind it and may cut the keys to its own ttl.
-    assert_eq!(lease.until(), short.until());
-    assert!(lease.extended(short, at(400)));
-    assert_eq!(lease.until(), short.until());
-}
-
-#[test]
-fn a_late_answer_to_an_older_extension_neither_shortens_nor_loses_a_lease_that_was_extended_since() {
-    let mut lease = watched();
-    let short = lease.begin_extension(at(100), ms(1_000)).unwrap();
-    let long = lease.begin_extension(at(200), ms(6_000)).unwrap();
-    assert!(lease.extended(long, at(300)));
-    assert!(lease.extended(short, at(1_500)), "the lease goes on");
-    assert_eq!((lease.until(), lease.ttl()), (long.until(), ms(6_000)));
-    assert_eq!(lease.state(at(1_500)), State::Held);
-    assert_eq!(lease.poll(at(1_500)), Todo::Wait(at(2_200)));
-}
-
-#[test]
-fn any_number_of_extensions_that_nobody_answers_is_borne() {
-    let mut lease = Lease::new(Terms { ttl: ms(60_000), ..terms(true, None) }, at(0));
-    let size = |lease: &Lease| format!("{lease:?}").len();
-    let first = lease.begin_extension(at(0), ms(50_000)).unwrap();
-    let mut last = first;
-    for i in 1..1_000 {
-        // Two that take turns, so that none replaces all before it.
-        last = lease.begin_extension(at(i), ms(if i % 2 == 0 { 40_000 } else { 30_000 })).unwrap();
+fn an_extension_never_shortens_a_lease_in_whatever_order_the_answers_come() {
+    for [first, second] in [[6_000, 1_000], [1_000, 6_000]] {
+        for swapped in [false, true] {
+            let mut lease = watched();
+            let mut both = [first, second].map(|ttl| lease.begin_extension(at(100), ms(ttl)).unwrap());
+            assert_eq!(lease.until(), at(2_968), "an extension under way changes nothing");
+            let furthest = both[0].until().max(both[1].until());
+            if swapped {
+                both.reverse();
+            }
+            for extension in both {
+                let before = lease.until();
+                assert!(lease.extended(extension, at(300)));
+                assert_eq!(lease.until(), before.max(extension.until()));
+            }
+            assert_eq!((lease.until(), lease.ttl()), (furthest, TTL), "renewals keep their ttl");
+        }
     }
-    assert!(size(&lease) < 20_000, "{}", size(&lease));
-    let before = lease.until();
-    assert!(lease.extended(first, at(2_000)));
-    assert_eq!(lease.until(), before, "every later one is shorter");
-    assert!(lease.extended(last, at(2_000)));
-    assert_eq!(lease.until(), last.until());
 }
 
 #[test]
-fn of_very_many_unanswered_extensions_none_is_forgotten_that_may_have_cut_a_key_short() {
-    let mut lease = Lease::new(Terms { ttl: ms(60_000), ..terms(true, None) }, at(0));
-    for i in 0..100 {
-        lease.begin_extension(at(i), ms(10_000)).unwrap();
-    }
-    let long = lease.begin_extension(at(100), ms(50_000)).unwrap();
-    let short = lease.begin_extension(at(101), ms(12_000)).unwrap();
-    assert!(lease.extended(long, at(200)));
-    assert!(lease.until() <= short.until() && lease.until() > at(9_000));
+fn an_answer_to_an_older_extension_does_not_put_the_next_renewal_forward() {
+    let mut lease = watched();
+    let older = lease.begin_extension(at(100), TTL).unwrap();
+    let newer = lease.begin_extension(at(900), TTL).unwrap();
+    assert!(lease.extended(newer, at(950)));
+    assert!(lease.extended(older, at(960)));
+    assert_eq!(lease.poll(at(961)), Todo::Wait(at(1_900)));
 }
 
 #[test]
@@ -357,17 +312,6 @@ fn the_first_renewal_is_due_after_a_third_of_the_ttl() {
 }
 
 #[test]
-fn shortening_a_long_lease_is_not_taken_for_its_end() {
-    // The notice of the long lease is longer than the whole short one.
-    let mut lease = Lease::new(Terms { ttl: ms(60_000), ..terms(false, None) }, at(0));
-    let short = lease.begin_extension(at(1_000), ms(400)).unwrap();
-    assert!(matches!(lease.poll(at(1_001)), Todo::Wait(_)));
-    assert!(lease.extended(short, at(1_002)));
-    assert_eq!(lease.until(), short.until());
-    assert_eq!(lease.poll(at(1_003)), Todo::Wait(short.until().minus(ms(20))));
-}
-
-#[test]
 fn failed_renewals_are_tried_again_up_to_the_announcement() {
     for ttl in [100, 500, 3_000, 30_000].map(ms) {
         for random in [0, 1 << 63, u64::MAX] {
@@ -381,16 +325,15 @@ fn failed_renewals_are_tried_again_up_to_the_announcement() {
 }
 
 #[test]
-fn a_failed_shortening_is_tried_again_within_the_short_time_that_is_left() {
+fn a_renewal_is_tried_again_within_the_time_that_is_left_even_if_the_drawn_pause_is_longer() {
     let mut lease = Lease::new(Terms { ttl: ms(60_000), ..terms(true, None) }, at(0));
     for _ in 0..5 {
         lease.extension_failed(at(10), 0);
     }
-    let short = lease.begin_extension(at(1_000), ms(1_000)).unwrap();
-    lease.extension_failed(at(1_100), u64::MAX);
     assert!(retry::after_failed_renewal(ms(60_000), 5, u64::MAX) > ms(5_000), "the drawn pause is too long");
-    let Todo::Wait(next) = lease.poll(at(1_101)) else { panic!() };
-    assert!(next < short.until().minus(ms(20)));
+    lease.extension_failed(at(58_000), u64::MAX);
+    let Todo::Wait(next) = lease.poll(at(58_001)) else { panic!() };
+    assert!(next < lease.until().minus(lease.notice()));
     assert_eq!(lease.poll(next), Todo::Renew);
 }
 
