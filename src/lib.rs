@@ -52,6 +52,8 @@ pub mod protocol;
 mod reentrant;
 mod status;
 mod sys;
+#[doc(hidden)]
+pub mod unversioned;
 mod wire;
 
 pub use client::{Client, ClientBuilder, CloseReport, InitReport};

@@ -79,6 +79,23 @@ pub enum Form {
 }
 
 impl Operation {
+    /// A number for each operation, below 32.
+    pub fn number(&self) -> u32 {
+        match self {
+            Operation::Acquire { .. } => 0,
+            Operation::Extend { .. } => 1,
+            Operation::Adopt { .. } => 2,
+            Operation::Release { .. } => 3,
+            Operation::Fence(_) => 4,
+            Operation::WriteBack(_) => 5,
+            Operation::Verify => 6,
+            Operation::Status => 7,
+            Operation::Revoke => 8,
+            Operation::Blank => 9,
+            Operation::Init => 10,
+        }
+    }
+
     /// When a round of this operation is over.
     pub fn rule(&self) -> Rule {
         match self {

@@ -58,6 +58,8 @@ struct Outgoing {
     conn_id: u64,
     bytes: Vec<u8>,
     at: usize,
+    /// The scripts that were sent in full on this connection: the server knows them, unless they are flushed.
+    known: u32,
 }
 
 struct Writer {
@@ -172,7 +174,7 @@ impl Lane {
                 continue;
             };
             if out.conn_id != conn.id() {
-                *out = Outgoing { conn_id: conn.id(), bytes: std::mem::take(&mut out.bytes), at: 0 };
+                *out = Outgoing { conn_id: conn.id(), bytes: std::mem::take(&mut out.bytes), at: 0, known: 0 };
                 out.bytes.clear();
             }
             let awaited = treat(outlook.condition, now, self.config.master_limit) == Treatment::Ask;
@@ -191,7 +193,7 @@ impl Lane {
                 if !awaited && op.round.lock().do_not_await(i) && op.awaited {
                     woken.extend(self.seat.finish(op));
                 }
-                let expect = encode(encoder, op, &peer, resent, &mut out.bytes);
+                let expect = encode(encoder, op, &peer, resent, out);
                 entries.push(Entry { op: op.clone(), expect, sent: now });
             }
             let known = entries.is_empty() || link.expect(conn.id(), entries);
@@ -354,26 +356,34 @@ impl Lane {
 }
 
 /// Appends the command to `out` in the form that this connection calls for.
-fn encode(encoder: &mut Encoder, op: &Op, peer: &Peer<'_>, resent: bool, out: &mut Vec<u8>) -> Expect {
+///
+/// A script goes in full the first time on a connection, so that the release of a process that exits at once does not
+/// depend on an answer that the process would have to read.
+fn encode(encoder: &mut Encoder, op: &Op, peer: &Peer<'_>, resent: bool, out: &mut Outgoing) -> Expect {
+    let operation = &op.command.operation;
+    let script = 1 << operation.number();
+    let by_digest = !resent && out.known & script != 0;
     if let (Some(packed), false) = (&op.packed, resent) {
-        let (operation, settled) = (&op.command.operation, peer.settled);
-        let form = if operation.is_release() { Form::Script } else { form(encoder.quarantine(), false, false, settled.is_some()) };
-        match (form, settled) {
-            (Form::Plain, _) => {
-                packed.append(form, peer.index, out);
-                return Expect::Plain;
-            }
-            (Form::Pair, Some(settled)) => {
-                packed.append(form, peer.index, out);
-                return Expect::Pair { settled: settled.clone(), written: None };
-            }
-            _ if operation.is_release() => {
-                packed.append(form, peer.index, out);
+        if operation.is_release() {
+            if by_digest {
+                packed.append(Form::Script, peer.index, &mut out.bytes);
                 return Expect::Script(true);
             }
-            _ => {}
+        } else {
+            match (form(encoder.quarantine(), false, false, peer.settled.is_some()), peer.settled) {
+                (Form::Plain, _) => {
+                    packed.append(Form::Plain, peer.index, &mut out.bytes);
+                    return Expect::Plain;
+                }
+                (Form::Pair, Some(settled)) => {
+                    packed.append(Form::Pair, peer.index, &mut out.bytes);
+                    return Expect::Pair { settled: settled.clone(), written: None };
+                }
+                _ => {}
+            }
         }
     }
-    encoder.script(&op.command, peer, !resent, out);
-    Expect::Script(!resent)
+    out.known |= script;
+    encoder.script(&op.command, peer, by_digest, &mut out.bytes);
+    Expect::Script(by_digest)
 }

@@ -13,7 +13,7 @@ pub(crate) mod lane;
 pub(crate) mod link;
 pub(crate) mod master;
 pub(crate) mod op;
-mod packed;
+pub(crate) mod packed;
 mod reader;
 pub(crate) mod reply;
 pub(crate) mod scripts;

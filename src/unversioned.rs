@@ -1,0 +1,62 @@
+//! Doors into the wire for benchmarks and fuzzers. Not covered by semantic versioning.
+
+use crate::protocol::{Answer, Command, Keys, Operation, Owner};
+use crate::wire::packed::Packed;
+use crate::wire::reply::Replies;
+use crate::wire::{decode, master::Address};
+use std::sync::Arc;
+
+/// Appends the plain commands of an acquire for each of `masters` masters.
+pub fn encode_acquire(keys: &Arc<Keys>, owner: &Arc<Owner>, px_ms: u64, masters: usize, out: &mut Vec<u8>) {
+    let operation = Operation::Acquire { px_ms, full: false, fence: None };
+    let command = Command { keys: keys.clone(), owner: owner.clone(), operation, nonce: 0 };
+    if let Some(packed) = Packed::of(&command) {
+        for i in 0..masters {
+            packed.append(crate::protocol::command::Form::Pair, i, out);
+        }
+    }
+}
+
+/// Decodes the two replies to the plain commands of an acquire on master 0.
+pub struct PairDecoder {
+    command: Command,
+    settled: Vec<u8>,
+    replies: Replies,
+}
+
+impl std::fmt::Debug for PairDecoder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PairDecoder").finish_non_exhaustive()
+    }
+}
+
+impl PairDecoder {
+    /// A decoder for `owner`'s attempt on a connection that has cached `settled`.
+    pub fn new(keys: Arc<Keys>, owner: Arc<Owner>, settled: &[u8]) -> PairDecoder {
+        let operation = Operation::Acquire { px_ms: 0, full: false, fence: None };
+        let command = Command { keys, owner, operation, nonce: 0 };
+        PairDecoder { command, settled: settled.to_vec(), replies: Replies::new() }
+    }
+
+    /// The answer, once both replies are complete; any bytes may come.
+    pub fn decode(&mut self, bytes: &[u8]) -> Option<Answer> {
+        let (mut written, mut answer) = (None, None);
+        let (command, settled) = (&self.command, &self.settled);
+        self.replies.feed(bytes, |value| match &written {
+            None => {
+                written = decode::written(&value);
+                written.is_some()
+            }
+            Some(written) => {
+                answer = Some(decode::pair(command, 0, settled, written, &value).answer);
+                true
+            }
+        });
+        answer
+    }
+}
+
+/// Whether a node's URL is accepted, and if not, why not.
+pub fn check_url(url: &str) -> Result<String, String> {
+    Address::parse(url).map(|address| address.label)
+}
