@@ -4,9 +4,10 @@
 //! the same scenario runs on real threads.
 #![allow(dead_code, unreachable_pub, reason = "the included files are used in part")]
 
+#[path = "../src/sys/shim.rs"]
+mod shim;
 mod sys {
-    #[path = "../../src/sys/shim.rs"]
-    pub(crate) mod shim;
+    pub(crate) use crate::shim;
 }
 #[path = "../src/wire/seat.rs"]
 mod seat;
