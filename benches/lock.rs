@@ -2,7 +2,11 @@
 //!
 //! Prints medians over rounds; a noisy machine wants ratios within one run, for which `bench/peers` is the tool. The servers
 //! are started and stopped here; without redis-server the part that needs them says so.
-#![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "a benchmark measures time and stops at the first error")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "a benchmark measures time and stops at the first error"
+)]
 
 #[path = "../verify/src/servers.rs"]
 mod servers;
@@ -74,7 +78,12 @@ fn encode_and_decode(count: u32) {
     });
     let settled = b"0123456789012345678901234567890123456789:1:60000:default:3:2:0123456789abcdef";
     let value = owner.value(0);
-    let reply = format!("+OK\r\n*2\r\n${}\r\n{}\r\n${}\r\n{value}\r\n", settled.len(), String::from_utf8_lossy(settled), value.len());
+    let reply = format!(
+        "+OK\r\n*2\r\n${}\r\n{}\r\n${}\r\n{value}\r\n",
+        settled.len(),
+        String::from_utf8_lossy(settled),
+        value.len()
+    );
     let mut decoder = unversioned::PairDecoder::new(keys, owner, settled);
     time_each("wire: decode the two replies to an acquire", count, |_| {
         assert_eq!(black_box(decoder.decode(reply.as_bytes())), Some(Answer::Yes(None)));

@@ -18,8 +18,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let _ = client.init(); // already done where the masters have been used before
     let path = std::env::temp_dir().join(format!("redleash-example-{}.sqlite", std::process::id()));
     let db = Connection::open(&path)?;
-    db.execute_batch("CREATE TABLE account (id INTEGER PRIMARY KEY, balance INTEGER, fence INTEGER);
-        INSERT INTO account VALUES (1, 100, 0);")?;
+    db.execute_batch(
+        "CREATE TABLE account (id INTEGER PRIMARY KEY, balance INTEGER, fence INTEGER);
+        INSERT INTO account VALUES (1, 100, 0);",
+    )?;
 
     let short = Options::new().lease(Lease::Fixed { ttl: Duration::from_millis(200) }).fenced(true);
     let paused: LockGuard = client.lock("account/1").options(short).acquire()?;

@@ -374,7 +374,11 @@ impl ClientBuilder {
             Some(retry) => Arc::new(Options::new().retry(retry).terms(&settings)?),
         };
         if addresses.len().is_multiple_of(2) {
-            log::warn!("{} nodes tolerate no more failures than {}; use an odd number", addresses.len(), addresses.len() - 1);
+            log::warn!(
+                "{} nodes tolerate no more failures than {}; use an odd number",
+                addresses.len(),
+                addresses.len() - 1
+            );
         }
         if self.for_tests {
             log::warn!("for_tests: a restarted master may give a held lock to a second holder; not for production");
@@ -394,7 +398,10 @@ impl ClientBuilder {
         for (i, Secret(url)) in self.nodes.iter().enumerate() {
             let address = Address::parse(url).map_err(|e| Error::config("nodes", format!("node {}: {e}", i + 1)))?;
             if addresses.iter().any(|a| a.label == address.label) {
-                return Err(Error::config("nodes", format!("{} is named twice; every node must be a server of its own", address.label)));
+                return Err(Error::config(
+                    "nodes",
+                    format!("{} is named twice; every node must be a server of its own", address.label),
+                ));
             }
             addresses.push(address);
         }
@@ -403,7 +410,11 @@ impl ClientBuilder {
 
     fn quorum(&self, n: usize) -> Result<Quorum, Error> {
         Quorum::new(n, self.fault_margin).ok_or_else(|| {
-            let problem = format!("{} needs a quorum of more than all {n} nodes; at most {}", self.fault_margin, n.saturating_sub(1));
+            let problem = format!(
+                "{} needs a quorum of more than all {n} nodes; at most {}",
+                self.fault_margin,
+                n.saturating_sub(1)
+            );
             Error::config("fault_margin", problem)
         })
     }
@@ -442,7 +453,12 @@ impl ClientBuilder {
         Ok(Settings {
             quorum,
             namespace,
-            deployment: Deployment::new(&self.deployment, quorum, Duration::from_millis(millis_up(self.max_lease)), drift),
+            deployment: Deployment::new(
+                &self.deployment,
+                quorum,
+                Duration::from_millis(millis_up(self.max_lease)),
+                drift,
+            ),
             quarantine,
             max_lease: self.max_lease,
             drift,

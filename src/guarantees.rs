@@ -20,7 +20,10 @@ impl Guarantees {
         let mut yes = vec![
             "messages that are lost, delayed or reordered, and clients that crash".to_string(),
             "a client that is paused, up to its deadline, which check() knows without asking anybody".to_string(),
-            format!("clocks that run at most {} % faster or slower than each other", f64::from(s.drift.ppm()) / 10_000.0),
+            format!(
+                "clocks that run at most {} % faster or slower than each other",
+                f64::from(s.drift.ppm()) / 10_000.0
+            ),
             match s.quorum.tolerates() {
                 0 => format!("the outage of none of the {n} master(s): every one is needed"),
                 down => format!("the outage of {down} of {n} masters (a quorum is {q})"),
@@ -53,7 +56,10 @@ impl Guarantees {
         if clock::COUNTS_SUSPEND {
             yes.push("a machine that is suspended: the clock counts the time asleep".to_string());
         } else {
-            no.push("a machine that is suspended: the clock stands still meanwhile, so a lease looks valid after it".to_string());
+            no.push(
+                "a machine that is suspended: the clock stands still meanwhile, so a lease looks valid after it"
+                    .to_string(),
+            );
         }
         Guarantees { protects: yes, does_not_protect: no }
     }

@@ -159,6 +159,9 @@ impl Drop for LockGuard {
 
 impl fmt::Debug for LockGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LockGuard").field("name", &self.name()).field("remaining", &self.remaining()).finish_non_exhaustive()
+        f.debug_struct("LockGuard")
+            .field("name", &self.name())
+            .field("remaining", &self.remaining())
+            .finish_non_exhaustive()
     }
 }

@@ -44,8 +44,17 @@ impl Handle {
     pub fn reveal(&self) -> String {
         let fence = self.fence.unwrap_or(0);
         let (token, since) = (self.owner.secret_hex(), self.owner.since_ms());
-        [VERSION, &self.boot, &self.until.nanos().to_string(), &fence.to_string(), token, &since.to_string(), self.owner.label(), &self.name]
-            .join("\n")
+        [
+            VERSION,
+            &self.boot,
+            &self.until.nanos().to_string(),
+            &fence.to_string(),
+            token,
+            &since.to_string(),
+            self.owner.label(),
+            &self.name,
+        ]
+        .join("\n")
     }
 
     /// Reads what [`reveal`](Handle::reveal) wrote.
@@ -57,7 +66,9 @@ impl Handle {
     pub fn parse(text: &str) -> Result<Handle, Error> {
         let malformed = || Error::config("handle", "it is not what Handle::reveal wrote");
         let parts: Vec<&str> = text.splitn(8, '\n').collect();
-        let [VERSION, boot, until, fence, token, since, label, name] = parts.as_slice() else { return Err(malformed()) };
+        let [VERSION, boot, until, fence, token, since, label, name] = parts.as_slice() else {
+            return Err(malformed());
+        };
         if *boot != sys::boot_id() {
             return Err(Error::config("handle", "it comes from another machine, or from before a restart of this one"));
         }

@@ -1,6 +1,5 @@
 //! `ReentrantLock`: a lock that its thread may acquire again.
 
-use crate::engine::core::Engine;
 use crate::engine::error::Error;
 use crate::engine::held::Held;
 use crate::guard::LockGuard;
@@ -100,7 +99,7 @@ impl ReentrantLock {
     }
 
     fn key(&self) -> Result<(usize, Arc<str>), Error> {
-        Ok((Arc::as_ptr(self.lock.engine()) as *const Engine as usize, self.lock.keys()?.name.clone()))
+        Ok((Arc::as_ptr(self.lock.engine()) as usize, self.lock.keys()?.name.clone()))
     }
 
     /// Enters again, if this thread holds the lock.
@@ -114,7 +113,10 @@ impl ReentrantLock {
         Ok(Some(ReentrantGuard { key, inner: Some(inner), not_send: PhantomData }))
     }
 
-    fn enter_or(&self, acquire: impl FnOnce() -> Result<Option<LockGuard>, Error>) -> Result<Option<ReentrantGuard>, Error> {
+    fn enter_or(
+        &self,
+        acquire: impl FnOnce() -> Result<Option<LockGuard>, Error>,
+    ) -> Result<Option<ReentrantGuard>, Error> {
         match self.enter()? {
             Some(guard) => Ok(Some(guard)),
             None => acquire()?.map(|guard| self.first(guard)).transpose(),
@@ -177,6 +179,9 @@ impl Drop for ReentrantGuard {
 
 impl fmt::Debug for ReentrantGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReentrantGuard").field("name", &self.name()).field("depth", &self.depth()).finish_non_exhaustive()
+        f.debug_struct("ReentrantGuard")
+            .field("name", &self.name())
+            .field("depth", &self.depth())
+            .finish_non_exhaustive()
     }
 }

@@ -59,7 +59,8 @@ impl Status {
     /// The label of the owner that a quorum of masters agrees on, if there is one.
     pub fn holder(&self) -> Option<&str> {
         let same = |m: &&MasterStatus| {
-            self.masters.iter().filter(|o| o.fingerprint.is_some() && o.fingerprint == m.fingerprint).count() >= self.quorum
+            self.masters.iter().filter(|o| o.fingerprint.is_some() && o.fingerprint == m.fingerprint).count()
+                >= self.quorum
         };
         self.masters.iter().find(same).and_then(|m| m.holder.as_deref())
     }
@@ -170,7 +171,8 @@ impl Revoked {
         if answered < engine.settings.quorum.votes() {
             return Err(Error::NoQuorum(finished.tally_of(engine, &round)));
         }
-        let ttl = |a: &Answer| if let Answer::Yes(ms) = a { Some(Duration::from_millis(ms.unwrap_or(0))) } else { None };
+        let ttl =
+            |a: &Answer| if let Answer::Yes(ms) = a { Some(Duration::from_millis(ms.unwrap_or(0))) } else { None };
         Ok(Revoked { masters: said().filter_map(ttl).count(), free_in: said().filter_map(ttl).max() })
     }
 }

@@ -1,8 +1,11 @@
 //! Mutual exclusion under contention: of threads, of processes, and while masters fail in turn.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may stop at the first surprise, and reads the clock that its user reads")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test may stop at the first surprise, and reads the clock that its user reads"
+)]
 
 mod support;
-
 
 use redleash::{Client, Options, Retry};
 use std::fs::{self, OpenOptions};

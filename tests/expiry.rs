@@ -1,5 +1,9 @@
 //! A lease ends when its time is over: not before, and without anybody's help.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may stop at the first surprise, and reads the clock that its user reads")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test may stop at the first surprise, and reads the clock that its user reads"
+)]
 
 mod support;
 
@@ -52,7 +56,9 @@ fn an_extension_moves_the_end() {
     // It never shortens.
     guard.extend(secs(1)).unwrap();
     assert!(guard.remaining() > secs(2), "{:?}", guard.remaining());
-    always(secs(3), "held beyond the first ttl", || guard.check().is_ok() && b.lock("x").try_acquire().unwrap().is_none());
+    always(secs(3), "held beyond the first ttl", || {
+        guard.check().is_ok() && b.lock("x").try_acquire().unwrap().is_none()
+    });
     drop(guard);
     assert!(b.lock("x").try_acquire_for(secs(10)).unwrap().is_some());
 }
@@ -66,7 +72,9 @@ fn an_extension_after_the_end_is_lost() {
     assert_eq!(reason(guard.extend(secs(5))), Reason::Expired);
     assert_eq!(reason(guard.ensure(ms(1))), Reason::Expired);
     assert_eq!(reason(guard.check()), Reason::Expired);
-    assert!(matches!(guard.release(), redleash::Release::AlreadyLost(lost) if lost.reason == Reason::Expired && lost.name == "x"));
+    assert!(
+        matches!(guard.release(), redleash::Release::AlreadyLost(lost) if lost.reason == Reason::Expired && lost.name == "x")
+    );
 }
 
 #[test]

@@ -16,10 +16,10 @@ use seat::{Awaited, Seat, Ticket, Turn};
 use std::sync::Arc;
 use sys::shim::Mutex;
 
-#[cfg(not(redleash_shuttle))]
-use std::thread;
 #[cfg(redleash_shuttle)]
 use shuttle::thread;
+#[cfg(not(redleash_shuttle))]
+use std::thread;
 
 /// A round: done when its reply has been read.
 struct Round {

@@ -1,8 +1,11 @@
 //! A server that sends 256 MB, or lists in lists without end, costs a client neither memory nor its stack.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may stop at the first surprise, and reads the clock that its user reads")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test may stop at the first surprise, and reads the clock that its user reads"
+)]
 
 mod support;
-
 
 use redleash::Release;
 use support::proxy::{Fault, Proxy};

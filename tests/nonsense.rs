@@ -1,8 +1,11 @@
 //! One of three masters answers nonsense, half a reply, far too much, or one byte a second. The other two carry on, it gives no vote, and when it is well again it is used again.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may stop at the first surprise, and reads the clock that its user reads")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test may stop at the first surprise, and reads the clock that its user reads"
+)]
 
 mod support;
-
 
 use redleash::{Client, Error, Release};
 use std::time::Instant;
@@ -157,20 +160,26 @@ fn a_dripping_majority_is_an_error_within_the_limit() {
 #[test]
 fn silence_and_cuts() {
     let Some(stage) = stage() else { return };
+    let mut clients = Vec::new();
     for fault in [Fault::Mute, Fault::Cut] {
         stage.proxy.set(fault);
-        let client = stage.client();
-        stage.the_two_carry_on(&client, &format!("{fault:?} from the start"));
-        stage.it_is_used_again(&client, &format!("{fault:?}"));
+        clients.push(stage.client());
+        let client = clients.last().unwrap();
+        stage.the_two_carry_on(client, &format!("{fault:?} from the start"));
+        stage.it_is_used_again(client, &format!("{fault:?}"));
         stage.proxy.set(fault);
-        stage.the_two_carry_on(&client, &format!("{fault:?} in the middle"));
-        stage.it_is_used_again(&client, &format!("{fault:?} again"));
+        stage.the_two_carry_on(client, &format!("{fault:?} in the middle"));
+        stage.it_is_used_again(client, &format!("{fault:?} again"));
     }
     // A master that is not well is not asked to connect a thousand times.
     assert!(stage.proxy.accepted() < 200, "{} connections", stage.proxy.accepted());
     let t = Instant::now();
     while t.elapsed() < secs(40) && stage.masters.iter().any(|m| support::lock_keys(m) > 0) {
-        eprintln!("{:?} {:?}", t.elapsed(), stage.masters.iter().map(|m| (support::pttl(m, "carry"), support::pttl(m, "back"))).collect::<Vec<_>>());
+        eprintln!(
+            "{:?} {:?}",
+            t.elapsed(),
+            stage.masters.iter().map(|m| (support::pttl(m, "carry"), support::pttl(m, "back"))).collect::<Vec<_>>()
+        );
         support::let_pass(secs(1));
     }
     no_keys_left(&stage.masters);

@@ -1,11 +1,17 @@
 //! The watchdog renews a held lock for as long as its guard lives.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may stop at the first surprise, and reads the clock that its user reads")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test may stop at the first surprise, and reads the clock that its user reads"
+)]
 
 mod support;
 
 use redleash::{Lease, Options, Release, State};
 use std::time::Instant;
-use support::{always, builder, client, eventually, lock_keys, masters, no_keys_left, proc, pttl, secs, settle, settled};
+use support::{
+    always, builder, client, eventually, lock_keys, masters, no_keys_left, proc, pttl, secs, settle, settled,
+};
 
 #[test]
 fn a_watchdog_lease_outlives_its_ttl() {

@@ -1,8 +1,11 @@
 //! One master: after a flush nothing tells whether somebody else held the lock in between, so it is lost.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may stop at the first surprise, and reads the clock that its user reads")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test may stop at the first surprise, and reads the clock that its user reads"
+)]
 
 mod support;
-
 
 use redleash::{Error, Lease, Options, Reason, State};
 use support::{SOON, client, masters, reason, secs, settle, settled, value};

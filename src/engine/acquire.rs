@@ -7,7 +7,9 @@ use super::held::Held;
 use super::rounds::Finished;
 use super::settings::Terms;
 use crate::protocol::acquire::Plan;
-use crate::protocol::{Acquire, Answer, Cause, Command, End, Judgement, Keys, Mono, Operation, Owner, Step, Token, Wait, validity};
+use crate::protocol::{
+    Acquire, Answer, Cause, Command, End, Judgement, Keys, Mono, Operation, Owner, Step, Token, Wait, validity,
+};
 use crate::sys::{clock, entropy};
 use crate::wire::op::Op;
 use std::sync::Arc;
@@ -20,7 +22,12 @@ struct Failed {
 }
 
 /// Acquires the lock of `keys`; `None` if others hold it for as long as the caller waits.
-pub(crate) fn acquire(engine: &Arc<Engine>, keys: &Arc<Keys>, terms: &Arc<Terms>, wait: Wait) -> Result<Option<Arc<Held>>, Error> {
+pub(crate) fn acquire(
+    engine: &Arc<Engine>,
+    keys: &Arc<Keys>,
+    terms: &Arc<Terms>,
+    wait: Wait,
+) -> Result<Option<Arc<Held>>, Error> {
     engine.usable()?;
     let mut machine = Acquire::new(Plan {
         wait,
@@ -126,7 +133,9 @@ pub(crate) fn undo(engine: &Engine, attempt: &Op) {
     let mut round = attempt.round.lock();
     round.close();
     let untouched = |answer: &Answer| match answer {
-        Answer::Failed(cause) => matches!(cause, Cause::Down(_) | Cause::ReadOnly | Cause::Refused(_) | Cause::FenceRange),
+        Answer::Failed(cause) => {
+            matches!(cause, Cause::Down(_) | Cause::ReadOnly | Cause::Refused(_) | Cause::FenceRange)
+        }
         Answer::Yes(_) | Answer::Stale => false,
         _ => true,
     };

@@ -244,9 +244,15 @@ impl Drop for Engine {
     }
 }
 
-fn pools(settings: &Settings, addresses: Vec<Address>, labels: &Arc<Vec<String>>, progress: &Arc<Pulse>) -> Vec<Master> {
+fn pools(
+    settings: &Settings,
+    addresses: Vec<Address>,
+    labels: &Arc<Vec<String>>,
+    progress: &Arc<Pulse>,
+) -> Vec<Master> {
     let n = addresses.len();
-    let threads = Arc::new(ScheduledThreadPool::builder().num_threads(n).thread_name_pattern("redleash-pool-{}").build());
+    let threads =
+        Arc::new(ScheduledThreadPool::builder().num_threads(n).thread_name_pattern("redleash-pool-{}").build());
     let registry = Registry::new(n);
     let master = |(index, address)| {
         let last_error = Arc::new(Mutex::new(None));

@@ -212,11 +212,17 @@ impl fmt::Display for Error {
         match self {
             Error::NoQuorum(tally) => write!(f, "no quorum of masters: {tally}"),
             Error::TooSlow { ttl, tally } => {
-                write!(f, "the masters answered too late for a ttl of {ttl:?} (raise it, or look at the network): {tally}")
+                write!(
+                    f,
+                    "the masters answered too late for a ttl of {ttl:?} (raise it, or look at the network): {tally}"
+                )
             }
             Error::Lost(lost) => write!(f, "{lost}"),
             Error::EndsSoon { name, left, wanted } => {
-                write!(f, "lock {name:?} is held for {left:.1?} more, and {wanted:?} are wanted; wait for a renewal or extend it")
+                write!(
+                    f,
+                    "lock {name:?} is held for {left:.1?} more, and {wanted:?} are wanted; wait for a renewal or extend it"
+                )
             }
             Error::Quarantined { ready_in, tally } => write!(
                 f,
@@ -234,7 +240,9 @@ impl fmt::Display for Error {
             ),
             Error::Config(e) => write!(f, "configuration: {e}"),
             Error::Closed => write!(f, "the client is closed"),
-            Error::Forked => write!(f, "this process is a fork of the one that built the client; build a new client here"),
+            Error::Forked => {
+                write!(f, "this process is a fork of the one that built the client; build a new client here")
+            }
             Error::System(e) => write!(f, "the operating system refused: {e}"),
         }
     }
@@ -252,7 +260,10 @@ impl std::error::Error for Error {
 impl Error {
     /// Whether the same call may succeed later without any change: an outage, a quarantine, a slow network.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Error::NoQuorum(_) | Error::TooSlow { .. } | Error::Quarantined { .. } | Error::TriesUsedUp { .. })
+        matches!(
+            self,
+            Error::NoQuorum(_) | Error::TooSlow { .. } | Error::Quarantined { .. } | Error::TriesUsedUp { .. }
+        )
     }
 
     /// What the masters said, where masters were asked.

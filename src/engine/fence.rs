@@ -26,7 +26,8 @@ pub(crate) fn settle(engine: &Engine, held: &Held, counters: &[Option<u64>], unt
         Rank::Done(token) if clock::now() < until => Ok(token),
         Rank::WriteBack(token, _) => {
             let limit = engine.settings.round_limit(held.ttl());
-            let mut round = engine.round(held.command(Operation::WriteBack(token)), clock::now().plus(limit).min(until));
+            let mut round =
+                engine.round(held.command(Operation::WriteBack(token)), clock::now().plus(limit).min(until));
             // A master answers yes with a counter that is at least the token.
             match round.look(|answers, end| (answers.reached(), end < until)) {
                 (true, true) => Ok(token),

@@ -59,7 +59,13 @@ pub(crate) struct Held {
 
 impl Held {
     /// A lease granted by `round`.
-    pub(crate) fn new(engine: &Arc<Engine>, keys: &Arc<Keys>, owner: &Arc<Owner>, terms: &Arc<Terms>, round: &Finished) -> Arc<Held> {
+    pub(crate) fn new(
+        engine: &Arc<Engine>,
+        keys: &Arc<Keys>,
+        owner: &Arc<Owner>,
+        terms: &Arc<Terms>,
+        round: &Finished,
+    ) -> Arc<Held> {
         let lease = Lease::new(terms.lease(engine.settings.drift), round.start);
         engine.held.fetch_add(1, Ordering::Relaxed);
         Arc::new_cyclic(|this: &Weak<Held>| {
@@ -168,6 +174,14 @@ impl Held {
         }
     }
 
+    /// Loses the lease if a majority has no key of ours and, without a quarantine, nobody can vouch for the time in which
+    /// it was gone: another may have held the lock in between. With it, an extension writes the key again.
+    fn vanish_if(&self, gone: bool) {
+        if gone && !self.engine.settings.quarantine {
+            self.lose(Reason::Vanished);
+        }
+    }
+
     fn announce(&self, reason: Reason) {
         let lost = self.lost_by(reason);
         log::error!("{lost}");
@@ -248,10 +262,8 @@ impl Held {
         if taken {
             return Err(self.taken());
         }
-        if gone && !self.engine.settings.quarantine {
-            self.lose(Reason::Vanished);
-            return Err(Error::Lost(self.lost()));
-        }
+        self.vanish_if(gone);
+        self.check()?;
         let mut gate = self.gate.lock();
         gate.lease.extension_failed(round.end, entropy::bits());
         self.replan(&mut gate);
@@ -272,10 +284,11 @@ impl Held {
         self.check()?;
         let limit = self.engine.settings.round_limit(self.terms.ttl);
         let mut round = self.engine.round(self.command(Operation::Verify), clock::now().plus(limit));
-        let (reached, taken) = round.look(|a, _| (a.reached(), a.taken()));
+        let (reached, taken, gone) = round.look(|a, _| (a.reached(), a.taken(), a.gone()));
         if taken {
             return Err(self.taken());
         }
+        self.vanish_if(gone);
         self.check()?;
         if reached { Ok(()) } else { Err(Error::NoQuorum(round.tally(&self.engine))) }
     }
@@ -320,7 +333,12 @@ impl Held {
         let keep = self.terms.min_hold.saturating_sub(held_for);
         let quorum = self.engine.settings.quorum;
         // A release begins no generation, so it needs no random nonce.
-        let command = Command { keys: self.keys.clone(), owner: self.owner.clone(), operation: Operation::Release { keep }, nonce: 0 };
+        let command = Command {
+            keys: self.keys.clone(),
+            owner: self.owner.clone(),
+            operation: Operation::Release { keep },
+            nonce: 0,
+        };
         let mut op = Op::new(command, quorum, quorum.all(), awaited);
         op.key_ends = Some(now.plus(self.terms.ttl + self.terms.lock_delay));
         let op = Arc::new(op);

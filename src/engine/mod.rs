@@ -14,4 +14,3 @@ pub(crate) mod settings;
 pub(crate) mod signal;
 pub(crate) mod timer;
 pub(crate) mod watchdog;
-

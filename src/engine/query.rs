@@ -76,7 +76,13 @@ impl Engine {
             }
             other => {
                 super::acquire::undo(self, &round.op);
-                Err(Error::of_judgement(other, &keys.name, terms.ttl, self.settings.deployment.block(), round.tally(self)))
+                Err(Error::of_judgement(
+                    other,
+                    &keys.name,
+                    terms.ttl,
+                    self.settings.deployment.block(),
+                    round.tally(self),
+                ))
             }
         }
     }

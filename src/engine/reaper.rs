@@ -41,7 +41,8 @@ impl Reaper {
     pub(crate) fn take(&self, engine: &Engine, i: usize, op: &Arc<Op>) {
         let now = clock::now();
         let key_ends = op.key_ends.unwrap_or_else(|| now.plus(engine.settings.max_lease));
-        let Some(due) = next_attempt(op.tries, now, key_ends).filter(|_| self.kept.load(Ordering::Relaxed) < CAPACITY) else {
+        let Some(due) = next_attempt(op.tries, now, key_ends).filter(|_| self.kept.load(Ordering::Relaxed) < CAPACITY)
+        else {
             self.left_to_ttl.fetch_add(1, Ordering::Relaxed);
             return;
         };

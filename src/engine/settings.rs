@@ -33,8 +33,7 @@ pub(crate) struct Settings {
 impl Settings {
     /// How long one master may take to answer a round of a lock with this ttl.
     pub(crate) fn master_limit(&self, ttl: Duration) -> Duration {
-        self.master_limit
-            .unwrap_or_else(|| (ttl / 50).clamp(Duration::from_millis(50), Duration::from_millis(500)))
+        self.master_limit.unwrap_or_else(|| (ttl / 50).clamp(Duration::from_millis(50), Duration::from_millis(500)))
     }
 
     /// How long a round of a lock with this ttl is waited for: a tenth of the ttl, but leave short leases 50 ms.

@@ -124,7 +124,7 @@ impl Watchdogs {
         }
         drop(seat);
         let shared = self.0.lock().shared.clone();
-        if !shared.is_some_and(|s| s.send(Job { held: held.clone(), worker: None }).is_ok()) {
+        if shared.is_none_or(|s| s.send(Job { held: held.clone(), worker: None }).is_err()) {
             log::error!("lock {:?}: there is no watchdog thread; the lease will end", held.keys.name);
         }
     }

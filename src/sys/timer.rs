@@ -38,7 +38,8 @@ mod imp {
             let value = Timespec { tv_sec: (nanos / 1_000_000_000) as i64, tv_nsec: (nanos % 1_000_000_000) as _ };
             let spec = Itimerspec { it_interval: zero, it_value: value };
             let _ = timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &spec);
-            let mut fds = [PollFd::new(&self.timer, PollFlags::IN), PollFd::from_borrowed_fd(self.wake.fd(), PollFlags::IN)];
+            let mut fds =
+                [PollFd::new(&self.timer, PollFlags::IN), PollFd::from_borrowed_fd(self.wake.fd(), PollFlags::IN)];
             let _ = poll(&mut fds, None);
             let _ = rustix::io::read(&self.timer, &mut [0u8; 8]);
             self.wake.drain();

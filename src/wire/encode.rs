@@ -79,7 +79,10 @@ impl Encoder {
                 command.owner.write_value(peer.index, value);
                 cmd.arg(3).arg(&keys.lock).arg(&keys.fence).arg(&keys.generation);
                 cmd.arg(&*value).arg(peer.settled.map_or(&[][..], |g| g));
-                cmd.arg(peer.run_id).arg(deployment.block()).arg(format!("{:016x}", command.nonce)).arg(&*quarantine_us);
+                cmd.arg(peer.run_id)
+                    .arg(deployment.block())
+                    .arg(format!("{:016x}", command.nonce))
+                    .arg(&*quarantine_us);
                 match voting {
                     Operation::Acquire { px_ms, fence, .. } => {
                         cmd.arg(px_ms);

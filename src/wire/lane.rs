@@ -338,7 +338,14 @@ impl Lane {
     }
 
     /// Hands an answer to its round; `mine` is the leader's own.
-    pub(super) fn deliver(&self, i: usize, op: &Arc<Op>, answer: Answer, now: Mono, mine: Option<&Arc<Op>>) -> Option<Thread> {
+    pub(super) fn deliver(
+        &self,
+        i: usize,
+        op: &Arc<Op>,
+        answer: Answer,
+        now: Mono,
+        mine: Option<&Arc<Op>>,
+    ) -> Option<Thread> {
         if let Answer::Failed(_) = answer
             && op.command.operation.is_release()
         {

@@ -27,7 +27,9 @@ pub(crate) enum Unfit {
 impl fmt::Display for Unfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unfit::Duplicate(other) => write!(f, "it is the same server as {other}; every node must be a server of its own"),
+            Unfit::Duplicate(other) => {
+                write!(f, "it is the same server as {other}; every node must be a server of its own")
+            }
             Unfit::Replica => write!(f, "it is a replica; a lock needs independent masters"),
             Unfit::ClusterNode => write!(f, "it is a node of a Redis Cluster; a lock needs independent masters"),
         }
@@ -196,9 +198,9 @@ impl Manager {
         }
         let run_id = field("run_id").unwrap_or_default();
         if !run_id.is_empty() {
-            self.registry.claim(self.index, run_id).map_err(|other| {
-                ConnectError::Unfit(Unfit::Duplicate(self.labels[other].clone()))
-            })?;
+            self.registry
+                .claim(self.index, run_id)
+                .map_err(|other| ConnectError::Unfit(Unfit::Duplicate(self.labels[other].clone())))?;
         }
         Ok(run_id.to_string())
     }
@@ -235,7 +237,10 @@ impl Handshake<'_> {
         match self.ask(&cmd("INFO").get_packed_command())? {
             Value::BulkString(text) => manager.examine(&String::from_utf8_lossy(&text)),
             Value::ServerError(e) if e.code() == "NOPERM" => {
-                log::debug!("{}: INFO is not permitted; a restart is recognised by its empty memory only", manager.address.label);
+                log::debug!(
+                    "{}: INFO is not permitted; a restart is recognised by its empty memory only",
+                    manager.address.label
+                );
                 Ok(String::new())
             }
             Value::ServerError(e) => Err(ConnectError::Refused(format!("INFO: {}", e.code()))),

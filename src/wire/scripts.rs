@@ -38,7 +38,10 @@ pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
     extend: Script::new(concat!(include_str!("../scripts/generation.lua"), include_str!("../scripts/extend.lua"))),
     adopt: Script::new(concat!(include_str!("../scripts/generation.lua"), include_str!("../scripts/adopt.lua"))),
     fence: Script::new(concat!(include_str!("../scripts/generation.lua"), include_str!("../scripts/fence.lua"))),
-    write_back: Script::new(concat!(include_str!("../scripts/generation.lua"), include_str!("../scripts/write_back.lua"))),
+    write_back: Script::new(concat!(
+        include_str!("../scripts/generation.lua"),
+        include_str!("../scripts/write_back.lua")
+    )),
     verify: Script::new(concat!(include_str!("../scripts/generation.lua"), include_str!("../scripts/verify.lua"))),
     release: Script::new(include_str!("../scripts/release.lua")),
     status: Script::new(include_str!("../scripts/status.lua")),

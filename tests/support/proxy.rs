@@ -143,7 +143,9 @@ fn reply(mut from: TcpStream, mut into: TcpStream, shared: &Shared) {
             Fault::None => into.write_all(reply),
             Fault::Say(bytes) => into.write_all(bytes),
             Fault::Half => into.write_all(&reply[..n / 2]).and_then(|()| swallow(&mut from)),
-            Fault::HalfAndClose => into.write_all(&reply[..n / 2]).and_then(|()| Err(std::io::ErrorKind::BrokenPipe.into())),
+            Fault::HalfAndClose => {
+                into.write_all(&reply[..n / 2]).and_then(|()| Err(std::io::ErrorKind::BrokenPipe.into()))
+            }
             Fault::Flood(size) => flood(&mut into, size, shared),
             Fault::Drip => drip(&mut into, reply, shared),
             Fault::Mute => Ok(()),

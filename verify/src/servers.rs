@@ -1,15 +1,8 @@
 //! Real redis-servers on loopback.
 //!
 //! Integration tests include this file by `#[path]`, so it needs nothing but std and rustix.
-#![allow(
-    dead_code,
-    unreachable_pub,
-    reason = "every test binary includes it and uses a part"
-)]
-#![allow(
-    clippy::disallowed_methods,
-    reason = "the harness waits for other processes, not for the library's clock"
-)]
+#![allow(dead_code, unreachable_pub, reason = "every test binary includes it and uses a part")]
+#![allow(clippy::disallowed_methods, reason = "the harness waits for other processes, not for the library's clock")]
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::fs::{self, File};
@@ -33,11 +26,7 @@ const PORTS: u32 = 12_000;
 
 /// Can redis-server be started on this machine?
 pub fn available() -> bool {
-    let version = Command::new("redis-server")
-        .arg("--version")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
+    let version = Command::new("redis-server").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     version.is_ok_and(|status| status.success())
 }
 
@@ -146,10 +135,7 @@ impl Server {
     }
 
     fn open(args: &[&str], socket: bool) -> io::Result<Server> {
-        let password = args
-            .iter()
-            .position(|a| *a == "--requirepass")
-            .and_then(|i| args.get(i + 1));
+        let password = args.iter().position(|a| *a == "--requirepass").and_then(|i| args.get(i + 1));
         let password = password.map(|p| p.to_string());
         let mut args: Vec<String> = args.iter().map(|a| a.to_string()).collect();
         let mut scratch = Scratch::new()?;
@@ -162,18 +148,8 @@ impl Server {
             let port = free_port()?;
             match launch(port, &args, password.as_deref(), &mut scratch) {
                 Ok(child) => {
-                    let process = Mutex::new(Process {
-                        child,
-                        running: true,
-                        scratch,
-                    });
-                    return Ok(Server {
-                        port,
-                        args,
-                        password,
-                        socket,
-                        process,
-                    });
+                    let process = Mutex::new(Process { child, running: true, scratch });
+                    return Ok(Server { port, args, password, socket, process });
                 }
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => last = error,
                 Err(error) => return Err(error),
@@ -193,18 +169,12 @@ impl Server {
 
     /// Its address, with the password if it asks for one.
     pub fn url(&self) -> String {
-        let password = self
-            .password
-            .as_ref()
-            .map(|p| format!(":{p}@"))
-            .unwrap_or_default();
+        let password = self.password.as_ref().map(|p| format!(":{p}@")).unwrap_or_default();
         format!("redis://{password}127.0.0.1:{}", self.port)
     }
 
     pub fn unix_url(&self) -> Option<String> {
-        self.socket
-            .as_ref()
-            .map(|path| format!("unix://{}", path.display()))
+        self.socket.as_ref().map(|path| format!("unix://{}", path.display()))
     }
 
     pub fn is_alive(&self) -> bool {
@@ -223,21 +193,13 @@ impl Server {
         process.kill();
         let start = Instant::now();
         loop {
-            match launch(
-                self.port,
-                &self.args,
-                self.password.as_deref(),
-                &mut process.scratch,
-            ) {
+            match launch(self.port, &self.args, self.password.as_deref(), &mut process.scratch) {
                 Ok(child) => {
                     process.child = child;
                     process.running = true;
                     return Ok(());
                 }
-                Err(error)
-                    if error.kind() != io::ErrorKind::AddrInUse
-                        || start.elapsed() > START_LIMIT =>
-                {
+                Err(error) if error.kind() != io::ErrorKind::AddrInUse || start.elapsed() > START_LIMIT => {
                     return Err(error);
                 }
                 Err(_) => {}
@@ -251,17 +213,8 @@ impl Server {
         let pid = Pid::from_child(&process.child);
         process.signal(Signal::STOP)?;
         let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
-        let stopped = wait_until(REPLY_LIMIT, || {
-            !matches!(waitid(WaitId::Pid(pid), options), Ok(None))
-        });
-        if stopped {
-            Ok(())
-        } else {
-            Err(io::Error::new(
-                io::ErrorKind::TimedOut,
-                "redis-server did not stop",
-            ))
-        }
+        let stopped = wait_until(REPLY_LIMIT, || !matches!(waitid(WaitId::Pid(pid), options), Ok(None)));
+        if stopped { Ok(()) } else { Err(io::Error::new(io::ErrorKind::TimedOut, "redis-server did not stop")) }
     }
 
     pub fn resume(&self) -> io::Result<()> {
@@ -314,9 +267,7 @@ impl Cluster {
     }
 
     pub fn start_with(n: usize, args: &[&str]) -> io::Result<Cluster> {
-        let servers = (0..n)
-            .map(|_| Server::start_with(args))
-            .collect::<io::Result<_>>()?;
+        let servers = (0..n).map(|_| Server::start_with(args)).collect::<io::Result<_>>()?;
         Ok(Cluster { servers })
     }
 
@@ -337,9 +288,7 @@ fn free_port() -> io::Result<u16> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     for _ in 0..PORTS {
         // Test binaries that run side by side begin far from each other.
-        let offset = std::process::id()
-            .wrapping_mul(7919)
-            .wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let offset = std::process::id().wrapping_mul(7919).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
         let port = (FIRST_PORT + offset % PORTS) as u16;
         if TcpListener::bind(("127.0.0.1", port)).is_ok() {
             return Ok(port);
@@ -349,26 +298,11 @@ fn free_port() -> io::Result<u16> {
 }
 
 /// Starts redis-server and waits until it answers; `AddrInUse` if it ended at once.
-fn launch(
-    port: u16,
-    args: &[String],
-    password: Option<&str>,
-    scratch: &mut Scratch,
-) -> io::Result<Child> {
+fn launch(port: u16, args: &[String], password: Option<&str>, scratch: &mut Scratch) -> io::Result<Child> {
     let log = scratch.path().join("log");
     let out = File::create(&log)?;
     let mut child = Command::new("redis-server")
-        .args([
-            "--port",
-            &port.to_string(),
-            "--bind",
-            "127.0.0.1",
-            "--save",
-            "",
-            "--appendonly",
-            "no",
-            "--dir",
-        ])
+        .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir"])
         .arg(scratch.path())
         .args(args)
         .process_group(0) // Ctrl-C ends us, and then the keeper ends it
@@ -383,15 +317,8 @@ fn launch(
             Ok(Some(_)) => {
                 let log = fs::read_to_string(&log).unwrap_or_default();
                 let taken = log.contains("Address already in use");
-                let kind = if taken {
-                    io::ErrorKind::AddrInUse
-                } else {
-                    io::ErrorKind::Other
-                };
-                failure = Some(io::Error::new(
-                    kind,
-                    format!("redis-server ended at once:\n{log}"),
-                ));
+                let kind = if taken { io::ErrorKind::AddrInUse } else { io::ErrorKind::Other };
+                failure = Some(io::Error::new(kind, format!("redis-server ended at once:\n{log}")));
                 true
             }
             Err(error) => {
@@ -405,17 +332,14 @@ fn launch(
     let _ = scratch.keep(0);
     let _ = child.kill();
     let _ = child.wait();
-    Err(failure
-        .unwrap_or_else(|| io::Error::new(io::ErrorKind::TimedOut, "redis-server does not answer")))
+    Err(failure.unwrap_or_else(|| io::Error::new(io::ErrorKind::TimedOut, "redis-server does not answer")))
 }
 
 /// Is it this process that answers at the port, and not a server that was there before?
 fn answers(port: u16, password: Option<&str>, pid: u32) -> bool {
     match ask(port, password, &["INFO", "server"]) {
         Ok(Reply::Error(text)) => !text.starts_with("LOADING"), // INFO may be forbidden
-        Ok(reply) => reply
-            .text()
-            .is_some_and(|info| info.lines().any(|line| line == format!("process_id:{pid}"))),
+        Ok(reply) => reply.text().is_some_and(|info| info.lines().any(|line| line == format!("process_id:{pid}"))),
         Err(_) => false,
     }
 }
@@ -471,11 +395,7 @@ impl Reply {
                 bytes.truncate(length);
                 Reply::Bulk(bytes)
             }
-            "*" => Reply::Array(
-                (0..number()?)
-                    .map(|_| Reply::read(from))
-                    .collect::<io::Result<_>>()?,
-            ),
+            "*" => Reply::Array((0..number()?).map(|_| Reply::read(from)).collect::<io::Result<_>>()?),
             _ => return Err(bad()),
         })
     }

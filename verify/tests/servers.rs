@@ -16,24 +16,11 @@ fn a_server_answers_and_comes_back_empty_at_the_same_port() {
     }
     let server = Server::start().unwrap();
     assert!(server.command(&["SET", "k", "v\r\n"]).unwrap().is_ok());
-    assert_eq!(
-        server.command(&["GET", "k"]).unwrap(),
-        Reply::Bulk(b"v\r\n".to_vec())
-    );
+    assert_eq!(server.command(&["GET", "k"]).unwrap(), Reply::Bulk(b"v\r\n".to_vec()));
     assert_eq!(server.command(&["INCR", "n"]).unwrap().int(), Some(1));
     assert!(server.command(&["GET", "none"]).unwrap().is_nil());
-    assert_eq!(
-        server
-            .command(&["MGET", "n", "none"])
-            .unwrap()
-            .items()
-            .len(),
-        2
-    );
-    assert!(matches!(
-        server.command(&["NONSENSE"]).unwrap(),
-        Reply::Error(_)
-    ));
+    assert_eq!(server.command(&["MGET", "n", "none"]).unwrap().items().len(), 2);
+    assert!(matches!(server.command(&["NONSENSE"]).unwrap(), Reply::Error(_)));
     let pid = server.pid();
     server.kill();
     assert!(!server.is_alive());
@@ -55,10 +42,7 @@ fn a_paused_server_is_silent_and_a_resumed_one_answers() {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.pid()));
         assert!(stat.map_or(cfg!(not(target_os = "linux")), |s| s.contains(") T ")));
         server.resume().unwrap();
-        assert_eq!(
-            server.command(&["PING"]).unwrap().text().as_deref(),
-            Some("PONG")
-        );
+        assert_eq!(server.command(&["PING"]).unwrap().text().as_deref(), Some("PONG"));
     }
     server.pause().unwrap(); // and ends all the same
 }
@@ -69,10 +53,7 @@ fn further_arguments_and_sockets() {
         return;
     }
     let secret = Server::start_with(&["--requirepass", "x"]).unwrap();
-    assert_eq!(
-        secret.url(),
-        format!("redis://:x@127.0.0.1:{}", secret.port())
-    );
+    assert_eq!(secret.url(), format!("redis://:x@127.0.0.1:{}", secret.port()));
     assert!(secret.command(&["SET", "k", "v"]).unwrap().is_ok());
     let server = Server::start_with_socket().unwrap();
     let url = server.unix_url().unwrap();
@@ -95,30 +76,20 @@ fn nothing_outlives_an_owner_that_was_killed() {
         .spawn()
         .unwrap();
     let mut line = String::new();
-    BufReader::new(owner.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
-    let ports: Vec<u16> = line
-        .trim()
-        .split(',')
-        .map(|url| url.rsplit_once(':').unwrap().1.parse().unwrap())
-        .collect();
+    BufReader::new(owner.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let ports: Vec<u16> = line.trim().split(',').map(|url| url.rsplit_once(':').unwrap().1.parse().unwrap()).collect();
     assert_eq!(ports.len(), 2);
     let open = |port| std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
     assert!(ports.iter().all(|port| open(*port)));
     let pattern = format!("redleash-{}-", owner.id());
     let left = || {
         let entries = std::fs::read_dir(std::env::temp_dir()).unwrap();
-        entries
-            .flatten()
-            .filter(|e| e.file_name().to_string_lossy().starts_with(&pattern))
-            .count()
+        entries.flatten().filter(|e| e.file_name().to_string_lossy().starts_with(&pattern)).count()
     };
     assert_eq!(left(), 2);
     owner.kill().unwrap();
     owner.wait().unwrap();
-    assert!(wait_until(LIMIT, || left() == 0
-        && !ports.iter().any(|port| open(*port))));
+    assert!(wait_until(LIMIT, || left() == 0 && !ports.iter().any(|port| open(*port))));
 }
 
 #[test]

@@ -1,9 +1,6 @@
 //! redleash among its peers: the command line, the scenarios and the one line of JSON of bench/peers/README.md.
 #![forbid(unsafe_code)]
-#![allow(
-    clippy::disallowed_methods,
-    reason = "measures with its own clock and threads, as every peer does"
-)]
+#![allow(clippy::disallowed_methods, reason = "measures with its own clock and threads, as every peer does")]
 
 use redleash::{Client, Lock, LockGuard, Release};
 use std::error::Error;
@@ -89,19 +86,12 @@ impl Job {
             }
             let value = args.next().ok_or_else(|| format!("{name} needs a value"))?;
             match name.as_str() {
-                "--ports" => {
-                    job.nodes = value
-                        .split(',')
-                        .map(|port| format!("redis://127.0.0.1:{port}"))
-                        .collect()
-                }
+                "--ports" => job.nodes = value.split(',').map(|port| format!("redis://127.0.0.1:{port}")).collect(),
                 "--scenario" => job.scenario = value,
                 "--threads" => job.threads = value.parse::<usize>()?.max(1),
                 "--seconds" => job.span = Duration::try_from_secs_f64(value.parse()?)?,
                 "--locks" => job.locks = value.parse()?,
-                "--release" if value == "await" || value == "drop" => {
-                    job.awaited = value == "await"
-                }
+                "--release" if value == "await" || value == "drop" => job.awaited = value == "await",
                 _ => return Err(format!("unknown argument {name} {value}").into()),
             }
         }
@@ -109,15 +99,8 @@ impl Job {
     }
 
     fn client(&self) -> Outcome<Client> {
-        let ttl = if self.scenario == "hold" {
-            HOLD_TTL
-        } else {
-            TTL
-        };
-        Ok(Client::builder()
-            .nodes(self.nodes.iter().cloned())
-            .ttl(ttl)
-            .build()?)
+        let ttl = if self.scenario == "hold" { HOLD_TTL } else { TTL };
+        Ok(Client::builder().nodes(self.nodes.iter().cloned()).ttl(ttl).build()?)
     }
 
     fn lock(&self, client: &Client, name: &str) -> Lock {
@@ -163,11 +146,7 @@ fn phase(client: &Client, job: &Job, span: Duration) -> Run {
     for i in 0..job.threads {
         let (job, send) = (job.clone(), send.clone());
         let one = job.scenario == "contended";
-        let name = if one {
-            "bench:contended".into()
-        } else {
-            format!("bench:cycle:{i}")
-        };
+        let name = if one { "bench:contended".into() } else { format!("bench:cycle:{i}") };
         let lock = job.lock(client, &name);
         thread::spawn(move || {
             let mut share = Share::default();
@@ -214,9 +193,7 @@ fn handoff(client: &Client, job: &Job) -> Outcome<Run> {
             let _ = send.send((at, share.errors));
         });
         begun.recv()?;
-        seed = seed
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
+        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         thread::sleep(Duration::from_millis(50 + (seed >> 33) % 100));
         let released = Instant::now();
         job.release(guard, &mut share);
@@ -231,12 +208,7 @@ fn handoff(client: &Client, job: &Job) -> Outcome<Run> {
     }
     let took = start.elapsed();
     other.close(Duration::from_secs(2));
-    Ok(Run {
-        shares: vec![share],
-        took,
-        stuck,
-        lost: None,
-    })
+    Ok(Run { shares: vec![share], took, stuck, lost: None })
 }
 
 fn hold(client: &Client, job: &Job) -> Outcome<Run> {
@@ -273,12 +245,7 @@ fn hold(client: &Client, job: &Job) -> Outcome<Run> {
         lost += usize::from(guard.check().is_err());
         job.release(guard, &mut shares[0]);
     }
-    Ok(Run {
-        shares,
-        took,
-        stuck: 0,
-        lost: Some(lost),
-    })
+    Ok(Run { shares, took, stuck: 0, lost: Some(lost) })
 }
 
 fn ready() -> Outcome<()> {
@@ -299,47 +266,25 @@ fn complain(error: &redleash::Error) {
 fn report(job: &Job, run: Run) -> String {
     let sum = |field: fn(&Share) -> usize| run.shares.iter().map(field).sum::<usize>();
     let (errors, unconfirmed) = (sum(|s| s.errors), sum(|s| s.unconfirmed));
-    let counts: Vec<usize> = run
-        .shares
-        .iter()
-        .map(|share| share.latencies.len())
-        .collect();
-    let mut latencies: Vec<Duration> = run
-        .shares
-        .iter()
-        .flat_map(|share| share.latencies.iter().copied())
-        .collect();
+    let counts: Vec<usize> = run.shares.iter().map(|share| share.latencies.len()).collect();
+    let mut latencies: Vec<Duration> = run.shares.iter().flat_map(|share| share.latencies.iter().copied()).collect();
     latencies.sort_unstable();
     let at = |rank: f64| {
         let last = latencies.len().saturating_sub(1);
         let index = ((latencies.len() as f64 * rank) as usize).min(last);
-        latencies
-            .get(index)
-            .map_or(0.0, |latency| latency.as_nanos() as f64 / 1e3)
+        latencies.get(index).map_or(0.0, |latency| latency.as_nanos() as f64 / 1e3)
     };
     let (ops, seconds) = (latencies.len(), run.took.as_secs_f64());
     let mut notes = format!(
         "release {}, {}, watchdog; returns at a majority",
-        if job.awaited {
-            "awaited"
-        } else {
-            "written by drop"
-        },
+        if job.awaited { "awaited" } else { "written by drop" },
         if job.fenced { "fenced" } else { "not fenced" },
     );
     let mut extra = String::new();
     match run.lost {
-        Some(lost) => {
-            extra = format!(
-                r#","locks":{},"acquire_s":{seconds:.3},"lost":{lost}"#,
-                job.locks
-            )
-        }
+        Some(lost) => extra = format!(r#","locks":{},"acquire_s":{seconds:.3},"lost":{lost}"#, job.locks),
         None => {
-            let (most, least) = (
-                counts.iter().max().unwrap_or(&0),
-                counts.iter().min().unwrap_or(&0),
-            );
+            let (most, least) = (counts.iter().max().unwrap_or(&0), counts.iter().min().unwrap_or(&0));
             notes += &format!("; max/min per thread={most}/{least}");
         }
     }

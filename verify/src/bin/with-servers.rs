@@ -33,10 +33,7 @@ fn run() -> Result<ExitCode, Box<dyn Error>> {
     }
     let servers = Cluster::start(count.parse()?)?;
     if settle {
-        redleash::Client::builder()
-            .nodes(servers.urls())
-            .build()?
-            .init()?;
+        redleash::Client::builder().nodes(servers.urls()).build()?.init()?;
     }
     let status = Command::new(program)
         .args(arguments)

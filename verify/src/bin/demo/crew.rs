@@ -13,20 +13,10 @@ use std::time::Duration;
 
 /// What the workers tell.
 pub(crate) enum Event {
-    Holds {
-        who: String,
-        token: u64,
-        lease: Duration,
-    },
-    Wrote {
-        added: u64,
-        sum: u64,
-    },
+    Holds { who: String, token: u64, lease: Duration },
+    Wrote { added: u64, sum: u64 },
     Stale(String),
-    Trouble {
-        who: String,
-        why: String,
-    },
+    Trouble { who: String, why: String },
 }
 
 /// The worker processes of one run. They share one pipe, so that their lines come in the order of what they tell.
@@ -38,12 +28,7 @@ pub(crate) struct Crew {
 }
 
 impl Crew {
-    pub(crate) fn start(
-        scratch: &Scratch,
-        name: &str,
-        input: &Path,
-        nodes: &str,
-    ) -> Result<Crew, Failure> {
+    pub(crate) fn start(scratch: &Scratch, name: &str, input: &Path, nodes: &str) -> Result<Crew, Failure> {
         let ledger = scratch.path().join(name);
         fs::write(&ledger, "")?;
         let (read, write) = io::pipe()?;
@@ -53,12 +38,7 @@ impl Crew {
                 let _ = send.send(line);
             }
         });
-        let mut crew = Crew {
-            children: Vec::new(),
-            lines,
-            ledger,
-            done: 0,
-        };
+        let mut crew = Crew { children: Vec::new(), lines, ledger, done: 0 };
         for number in 1..=WORKERS {
             let child = Command::new(std::env::current_exe()?)
                 .arg("worker")
@@ -85,23 +65,13 @@ impl Crew {
     /// The next event; `None` when all are done.
     pub(crate) fn next(&mut self, limit: Duration) -> Result<Option<Event>, Failure> {
         while self.done < self.children.len() {
-            let line = self
-                .lines
-                .recv_timeout(limit)
-                .map_err(|_| "the workers did not finish in time")?;
+            let line = self.lines.recv_timeout(limit).map_err(|_| "the workers did not finish in time")?;
             let mut words = line.splitn(4, '\t');
             let mut word = || words.next().unwrap_or_default().to_string();
             let (kind, who) = (word(), word());
             return Ok(Some(match kind.as_str() {
-                "holds" => Event::Holds {
-                    who,
-                    token: word().parse()?,
-                    lease: Duration::from_millis(word().parse()?),
-                },
-                "wrote" => Event::Wrote {
-                    added: word().parse()?,
-                    sum: word().parse()?,
-                },
+                "holds" => Event::Holds { who, token: word().parse()?, lease: Duration::from_millis(word().parse()?) },
+                "wrote" => Event::Wrote { added: word().parse()?, sum: word().parse()? },
                 "stale" => Event::Stale(who),
                 "trouble" => Event::Trouble { who, why: word() },
                 _ => {

@@ -27,10 +27,7 @@ impl Ledger {
             let (name, number) = rest.split_once('\t').ok_or("a broken line in the ledger")?;
             let (name, number) = (name.to_string(), number.parse()?);
             match kind {
-                "turn" => ledger.turns.push(Turn {
-                    token: number,
-                    who: name,
-                }),
+                "turn" => ledger.turns.push(Turn { token: number, who: name }),
                 _ => drop(ledger.counts.insert(name, number)),
             }
         }
@@ -74,10 +71,7 @@ pub(crate) fn total(counts: &Counts) -> u64 {
 
 pub(crate) fn count(text: &str) -> Counts {
     let mut counts = Counts::new();
-    for word in text
-        .split(|c: char| !c.is_alphanumeric())
-        .filter(|word| !word.is_empty())
-    {
+    for word in text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
         *counts.entry(word.to_lowercase()).or_default() += 1;
     }
     counts
@@ -86,9 +80,7 @@ pub(crate) fn count(text: &str) -> Counts {
 /// The text in `n` pieces of about as many lines each.
 pub(crate) fn batches(text: &str, n: usize) -> Vec<String> {
     let lines: Vec<&str> = text.lines().collect();
-    (0..n)
-        .map(|i| lines[lines.len() * i / n..lines.len() * (i + 1) / n].join("\n"))
-        .collect()
+    (0..n).map(|i| lines[lines.len() * i / n..lines.len() * (i + 1) / n].join("\n")).collect()
 }
 
 /// The text files below a directory: all of them in one string, and how many there are.
@@ -100,9 +92,7 @@ pub(crate) fn gather(root: &Path) -> Result<(String, usize), Box<dyn Error>> {
         for entry in entries {
             let (path, kind) = (entry.path(), entry.file_type()?);
             let name = entry.file_name().to_string_lossy().into_owned();
-            let known = [".md", ".rs", ".toml", ".lua"]
-                .iter()
-                .any(|end| name.ends_with(end));
+            let known = [".md", ".rs", ".toml", ".lua"].iter().any(|end| name.ends_with(end));
             if kind.is_dir()
                 && !name.starts_with('.')
                 && !["target", "node_modules", "results"].contains(&name.as_str())

@@ -1,10 +1,7 @@
 //! The demonstration: worker processes count the words of a directory's text files into one ledger file, while one
 //! of three masters dies and comes back empty; then the same without the lock.
 #![forbid(unsafe_code)]
-#![allow(
-    clippy::disallowed_methods,
-    reason = "a program of its own, with its own clock and threads"
-)]
+#![allow(clippy::disallowed_methods, reason = "a program of its own, with its own clock and threads")]
 
 mod crew;
 mod ledger;
@@ -38,9 +35,9 @@ const LIMIT: Duration = Duration::from_secs(60);
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let result = match args.split_first() {
-        Some((word, rest)) if word == "worker" => Worker::from_args(rest)
-            .and_then(|worker| worker.run())
-            .map(|()| true),
+        Some((word, rest)) if word == "worker" => {
+            Worker::from_args(rest).and_then(|worker| worker.run()).map(|()| true)
+        }
         Some((root, [])) => demonstrate(Path::new(root)),
         _ => demonstrate(Path::new(".")),
     };
@@ -58,26 +55,16 @@ fn demonstrate(root: &Path) -> Result<bool, Failure> {
     if !available() {
         return Err("redis-server is not installed (scripts/demo installs it)".into());
     }
-    println!(
-        "{WORKERS} processes with {THREADS} threads each count this repository's words into one file."
-    );
-    println!(
-        "A turn reads the file, adds a batch and writes it back: turns that overlap lose updates.\n"
-    );
+    println!("{WORKERS} processes with {THREADS} threads each count this repository's words into one file.");
+    println!("A turn reads the file, adds a batch and writes it back: turns that overlap lose updates.\n");
     let mut screen = Screen::new();
     let scratch = Scratch::new()?;
     let servers = Cluster::start(MASTERS.len())?;
     for (name, server) in MASTERS.iter().zip(servers.iter()) {
         let (port, pid) = (server.port(), server.pid());
-        screen.line(
-            "master",
-            &format!("{name}, a fresh redis-server, 127.0.0.1:{port}, process {pid}"),
-        );
+        screen.line("master", &format!("{name}, a fresh redis-server, 127.0.0.1:{port}, process {pid}"));
     }
-    let client = Client::builder()
-        .nodes(servers.urls())
-        .label("conductor")
-        .build()?;
+    let client = Client::builder().nodes(servers.urls()).label("conductor").build()?;
     screen.block("init", &client.init()?.to_string());
     let (text, files) = gather(root)?;
     if batches(&text, TURNS).iter().any(String::is_empty) {
@@ -87,20 +74,11 @@ fn demonstrate(root: &Path) -> Result<bool, Failure> {
     fs::write(&input, &text)?;
     let truth = count(&text);
     let words = group(total(&truth));
-    screen.line(
-        "input",
-        &format!("{files} files, {words} words, in {TURNS} batches"),
-    );
+    screen.line("input", &format!("{files} files, {words} words, in {TURNS} batches"));
 
     println!("\nWith the lock");
     let mut crew = Crew::start(&scratch, "locked", &input, &servers.urls().join(","))?;
-    let mut story = Story {
-        servers: &servers,
-        client: &client,
-        written: 0,
-        stale: 0,
-        came_back: false,
-    };
+    let mut story = Story { servers: &servers, client: &client, written: 0, stale: 0, came_back: false };
     let begun = Instant::now();
     while let Some(event) = crew.next(LIMIT.saturating_sub(begun.elapsed()))? {
         story.tell(event, &mut screen, &words)?;
@@ -116,10 +94,7 @@ fn demonstrate(root: &Path) -> Result<bool, Failure> {
     let mut crew = Crew::start(&scratch, "unlocked", &input, "")?;
     while crew.next(LIMIT.saturating_sub(begun.elapsed()))?.is_some() {}
     let unlocked = crew.finish()?;
-    screen.line(
-        "done",
-        &format!("{TURNS} turns in {:.1} s", begun.elapsed().as_secs_f64()),
-    );
+    screen.line("done", &format!("{TURNS} turns in {:.1} s", begun.elapsed().as_secs_f64()));
 
     let path = scratch.path().to_path_buf();
     let ports: Vec<u16> = servers.iter().map(Server::port).collect();
@@ -127,10 +102,7 @@ fn demonstrate(root: &Path) -> Result<bool, Failure> {
     let open = |port: &u16| TcpStream::connect(("127.0.0.1", *port)).is_ok();
     let clean = !path.exists() && !ports.iter().any(open);
 
-    let (missing, lost) = (
-        difference(&truth, &locked.counts),
-        difference(&truth, &unlocked.counts),
-    );
+    let (missing, lost) = (difference(&truth, &locked.counts), difference(&truth, &unlocked.counts));
     let tokens: Vec<u64> = locked.turns.iter().map(|turn| turn.token).collect();
     let rose = tokens.windows(2).all(|pair| pair[0] < pair[1]);
     let (turns, kept) = (locked.turns.len(), group(locked.words()));
@@ -140,41 +112,18 @@ fn demonstrate(root: &Path) -> Result<bool, Failure> {
     verdict.line(
         "with the lock",
         missing == 0 && turns == TURNS,
-        format!(
-            "{kept} of {words} words after {turns} turns in {seconds:.1} s, {} lost",
-            group(missing)
-        ),
+        format!("{kept} of {words} words after {turns} turns in {seconds:.1} s, {} lost", group(missing)),
     );
-    let which = if rose {
-        "each above the one before"
-    } else {
-        "NOT rising"
-    };
-    verdict.line(
-        "fencing tokens",
-        rose && stale == 0 && turns > 0,
-        format!("{which}: {first} to {last}"),
-    );
+    let which = if rose { "each above the one before" } else { "NOT rising" };
+    verdict.line("fencing tokens", rose && stale == 0 && turns > 0, format!("{which}: {first} to {last}"));
     let victim = MASTERS[VICTIM];
-    verdict.line(
-        "the lost master",
-        came_back,
-        format!("{victim} was killed and came back empty while they worked"),
-    );
+    verdict.line("the lost master", came_back, format!("{victim} was killed and came back empty while they worked"));
     verdict.line(
         "without the lock",
         lost > 0,
-        format!(
-            "{} of {words} words after {TURNS} turns, {} lost",
-            group(unlocked.words()),
-            group(lost)
-        ),
+        format!("{} of {words} words after {TURNS} turns, {} lost", group(unlocked.words()), group(lost)),
     );
-    verdict.line(
-        "left behind",
-        clean,
-        "no server, no process, no file".into(),
-    );
+    verdict.line("left behind", clean, "no server, no process, no file".into());
     println!("\n{}", if verdict.passed { "PASSED" } else { "FAILED" });
     Ok(verdict.passed)
 }
@@ -195,10 +144,7 @@ impl Story<'_> {
             Event::Holds { who, token, lease } => screen.holds(&who, token, lease),
             Event::Stale(who) => {
                 self.stale += 1;
-                screen.line(
-                    "STALE",
-                    &format!("{who} came with an old token and was refused"),
-                );
+                screen.line("STALE", &format!("{who} came with an old token and was refused"));
             }
             Event::Trouble { who, why } => screen.line("TROUBLE", &format!("{who}: {why}")),
             Event::Wrote { added, sum } => {
@@ -206,19 +152,16 @@ impl Story<'_> {
                 screen.wrote(added, sum, words);
                 if self.written == TURNS / 4 {
                     victim.kill();
-                    screen.line(
-                        "KILLED",
-                        &format!("master {name}: two of three are a majority, the workers go on"),
-                    );
+                    screen.line("KILLED", &format!("master {name}: two of three are a majority, the workers go on"));
                     screen.block("status", &self.client.status(LOCK)?.to_string());
                 } else if self.written == TURNS / 2 {
                     victim.restart_empty()?;
                     self.came_back = true;
-                    screen.line("BACK", &format!("master {name}, empty. It cannot know what it granted before, so it is in"));
                     screen.line(
-                        "",
-                        "quarantine and gives no votes for about 61 s; the two others carry on",
+                        "BACK",
+                        &format!("master {name}, empty. It cannot know what it granted before, so it is in"),
                     );
+                    screen.line("", "quarantine and gives no votes for about 61 s; the two others carry on");
                 }
             }
         }
@@ -233,21 +176,13 @@ struct Verdict {
 impl Verdict {
     fn line(&mut self, what: &str, good: bool, text: String) {
         self.passed &= good;
-        println!(
-            "  {:<4}  {what:<18}{text}",
-            if good { "ok" } else { "FAIL" }
-        );
+        println!("  {:<4}  {what:<18}{text}", if good { "ok" } else { "FAIL" });
     }
 }
 
 /// How many words are missing or too many.
 fn difference(truth: &Counts, found: &Counts) -> u64 {
-    let wrong = truth
-        .iter()
-        .map(|(word, n)| n.abs_diff(found.get(word).copied().unwrap_or(0)));
-    let strange = found
-        .iter()
-        .filter(|(word, _)| !truth.contains_key(*word))
-        .map(|(_, n)| *n);
+    let wrong = truth.iter().map(|(word, n)| n.abs_diff(found.get(word).copied().unwrap_or(0)));
+    let strange = found.iter().filter(|(word, _)| !truth.contains_key(*word)).map(|(_, n)| *n);
     wrong.chain(strange).sum()
 }

@@ -11,10 +11,7 @@ pub(crate) struct Screen {
 
 impl Screen {
     pub(crate) fn new() -> Screen {
-        Screen {
-            start: Instant::now(),
-            open: false,
-        }
+        Screen { start: Instant::now(), open: false }
     }
 
     fn begin(&mut self, label: &str) {
@@ -38,10 +35,7 @@ impl Screen {
     /// Left open: what the turn wrote comes on the same line.
     pub(crate) fn holds(&mut self, who: &str, token: u64, lease: Duration) {
         self.begin("lock");
-        print!(
-            "held by {who}  token {token}  lease {:.1} s",
-            lease.as_secs_f64()
-        );
+        print!("held by {who}  token {token}  lease {:.1} s", lease.as_secs_f64());
         self.open = true;
         let _ = io::stdout().flush();
     }

@@ -40,16 +40,8 @@ impl Worker {
             Some(client.lock(LOCK).fenced(true))
         };
         let text = fs::read_to_string(input)?;
-        let batches = batches(&text, turns.parse()?)
-            .iter()
-            .map(|batch| count(batch))
-            .collect();
-        Ok(Worker {
-            number: number.parse()?,
-            ledger: ledger.into(),
-            batches,
-            lock,
-        })
+        let batches = batches(&text, turns.parse()?).iter().map(|batch| count(batch)).collect();
+        Ok(Worker { number: number.parse()?, ledger: ledger.into(), batches, lock })
     }
 
     pub(crate) fn run(&self) -> Result<(), Failure> {
@@ -83,10 +75,7 @@ impl Worker {
                     None => self.unlocked(&who, batch, &mut written),
                 };
                 if let Err(error) = result {
-                    say(format_args!(
-                        "trouble\t{who}\t{}",
-                        error.to_string().replace('\n', "; ")
-                    ));
+                    say(format_args!("trouble\t{who}\t{}", error.to_string().replace('\n', "; ")));
                 }
                 if written {
                     break;
@@ -95,32 +84,17 @@ impl Worker {
         }
     }
 
-    fn locked(
-        &self,
-        lock: &Lock,
-        who: &str,
-        batch: &Counts,
-        written: &mut bool,
-    ) -> Result<(), Failure> {
+    fn locked(&self, lock: &Lock, who: &str, batch: &Counts, written: &mut bool) -> Result<(), Failure> {
         lock.with(|guard| {
             let token = guard.fencing_token()?;
-            say(format_args!(
-                "holds\t{who}\t{token}\t{}",
-                guard.remaining().as_millis()
-            ));
+            say(format_args!("holds\t{who}\t{token}\t{}", guard.remaining().as_millis()));
             let mut ledger = Ledger::read(&self.ledger)?;
             thread::sleep(THINKING);
             if token <= ledger.last_token() {
                 say(format_args!("stale\t{who}\t{token}"));
                 return Err("the ledger has seen a newer token".into());
             }
-            ledger.add(
-                batch,
-                Turn {
-                    token,
-                    who: who.into(),
-                },
-            );
+            ledger.add(batch, Turn { token, who: who.into() });
             guard.check()?;
             self.write(&ledger, who, batch, written)
         })
@@ -129,30 +103,14 @@ impl Worker {
     fn unlocked(&self, who: &str, batch: &Counts, written: &mut bool) -> Result<(), Failure> {
         let mut ledger = Ledger::read(&self.ledger)?;
         thread::sleep(THINKING);
-        ledger.add(
-            batch,
-            Turn {
-                token: 0,
-                who: who.into(),
-            },
-        );
+        ledger.add(batch, Turn { token: 0, who: who.into() });
         self.write(&ledger, who, batch, written)
     }
 
-    fn write(
-        &self,
-        ledger: &Ledger,
-        who: &str,
-        batch: &Counts,
-        written: &mut bool,
-    ) -> Result<(), Failure> {
+    fn write(&self, ledger: &Ledger, who: &str, batch: &Counts, written: &mut bool) -> Result<(), Failure> {
         ledger.write(Path::new(&self.ledger), who)?;
         *written = true;
-        say(format_args!(
-            "wrote\t{who}\t{}\t{}",
-            total(batch),
-            ledger.words()
-        ));
+        say(format_args!("wrote\t{who}\t{}\t{}", total(batch), ledger.words()));
         Ok(())
     }
 }
