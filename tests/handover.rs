@@ -3,6 +3,7 @@
 //! With `--cfg redleash_shuttle` shuttle drives 20 000 random schedules and reports a lost wake-up as a deadlock. Without it
 //! the same scenario runs on real threads.
 #![allow(dead_code, unreachable_pub, reason = "the included files are used in part")]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may panic and start plain threads")]
 
 #[path = "../src/sys/shim.rs"]
 mod shim;

@@ -1,12 +1,12 @@
-//! `with-servers N [--settle] -- COMMAND...` runs a command with the addresses of N fresh redis-servers in
-//! REDLEASH_NODES and ends as the command does. `--settle` makes them ready for locks first.
+//! `with-servers N -- COMMAND...` runs a command with the addresses of N fresh redis-servers in REDLEASH_NODES and ends as
+//! the command does.
 #![forbid(unsafe_code)]
 
 use redleash_verify::servers::{Cluster, available};
 use std::error::Error;
 use std::process::{Command, ExitCode};
 
-const USAGE: &str = "usage: with-servers N [--settle] -- COMMAND...";
+const USAGE: &str = "usage: with-servers N -- COMMAND...";
 
 fn main() -> ExitCode {
     match run() {
@@ -20,21 +20,16 @@ fn main() -> ExitCode {
 
 fn run() -> Result<ExitCode, Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let end = args.iter().position(|arg| arg == "--").ok_or(USAGE)?;
-    let (options, command) = (&args[..end], &args[end + 1..]);
-    let (program, arguments) = command.split_first().ok_or(USAGE)?;
-    let (count, settle) = match options {
-        [count] => (count, false),
-        [count, flag] if flag == "--settle" => (count, true),
-        _ => return Err(USAGE.into()),
+    let [count, dashes, program, arguments @ ..] = args.as_slice() else {
+        return Err(USAGE.into());
     };
+    if dashes != "--" {
+        return Err(USAGE.into());
+    }
     if !available() {
         return Err("redis-server is not installed (scripts/install-redis does it)".into());
     }
     let servers = Cluster::start(count.parse()?)?;
-    if settle {
-        redleash::Client::builder().nodes(servers.urls()).build()?.init()?;
-    }
     let status = Command::new(program)
         .args(arguments)
         .env("REDLEASH_NODES", servers.urls().join(","))
