@@ -68,3 +68,8 @@ pub use options::{Lease, MIN_TTL, Options, Retry};
 pub use protocol::{Reason, State};
 pub use reentrant::{ReentrantGuard, ReentrantLock};
 pub use status::{MasterStatus, Revoked, Status};
+
+/// The examples of the README, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

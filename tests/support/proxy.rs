@@ -35,6 +35,7 @@ struct Shared {
     stop: AtomicBool,
     accepted: AtomicU64,
     flooded: AtomicU64,
+    misbehaved: AtomicU64,
 }
 
 impl Shared {
@@ -65,6 +66,7 @@ impl Proxy {
             stop: AtomicBool::new(false),
             accepted: AtomicU64::new(0),
             flooded: AtomicU64::new(0),
+            misbehaved: AtomicU64::new(0),
         });
         let inner = shared.clone();
         thread::spawn(move || {
@@ -116,6 +118,11 @@ impl Proxy {
         self.shared.accepted.load(Ordering::SeqCst)
     }
 
+    /// How many replies were spoilt so far: a test of a fault shows that the fault took place.
+    pub fn misbehaved(&self) -> u64 {
+        self.shared.misbehaved.load(Ordering::SeqCst)
+    }
+
     /// Bytes of floods that a client took.
     pub fn flooded(&self) -> u64 {
         self.shared.flooded.load(Ordering::SeqCst)
@@ -132,7 +139,7 @@ impl Drop for Proxy {
 
 fn pass(mut from: TcpStream, mut into: TcpStream) {
     let _ = std::io::copy(&mut from, &mut into);
-    let _ = into.shutdown(Shutdown::Both);
+    let _ = into.shutdown(Shutdown::Write);
 }
 
 fn reply(mut from: TcpStream, mut into: TcpStream, shared: &Shared) {
@@ -149,13 +156,17 @@ fn reply(mut from: TcpStream, mut into: TcpStream, shared: &Shared) {
             Fault::Flood(size) => flood(&mut into, size, shared),
             Fault::Drip => drip(&mut into, reply, shared),
             Fault::Mute => Ok(()),
-            Fault::Cut => Err(std::io::ErrorKind::BrokenPipe.into()),
+            Fault::Cut => from.shutdown(Shutdown::Both),
         };
+        if shared.fault() != Fault::None {
+            shared.misbehaved.fetch_add(1, Ordering::SeqCst);
+        }
         if done.is_err() {
             break;
         }
     }
-    let _ = (into.shutdown(Shutdown::Both), from.shutdown(Shutdown::Both));
+    // The client may be gone, but what it wrote last is still on its way: `pass` ends that half.
+    let _ = into.shutdown(Shutdown::Both);
 }
 
 fn swallow(from: &mut TcpStream) -> std::io::Result<()> {
