@@ -87,6 +87,8 @@ fn lists_in_lists_do_not_use_up_the_stack() {
         for _ in 0..20 {
             assert_eq!(client.lock("x").acquire().unwrap().release(), Release::Released);
         }
+        eventually("it was heard", || proxy.misbehaved() > 0);
+        client.lock("x").acquire().unwrap().check().unwrap();
         proxy.mend();
     }
 }

@@ -53,7 +53,7 @@ impl Stage {
 
     /// A whole life of a lock, some times over, in a time that no limit fits into as often.
     fn the_two_carry_on(&self, client: &Client, what: &str) {
-        let start = Instant::now();
+        let (start, before) = (Instant::now(), self.proxy.misbehaved());
         for i in 0..20 {
             let guard = client.lock("carry").acquire().unwrap_or_else(|e| panic!("{what}, cycle {i}: {e}"));
             guard.check().unwrap();
@@ -65,6 +65,7 @@ impl Stage {
             assert_eq!(guard.release(), Release::Released, "{what}, cycle {i}");
         }
         assert!(start.elapsed() < secs(15), "{what}: {:?}", start.elapsed());
+        eventually(&format!("the third master was heard: {what}"), || self.proxy.misbehaved() > before);
     }
 
     fn it_is_used_again(&self, client: &Client, what: &str) {

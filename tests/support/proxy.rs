@@ -76,6 +76,7 @@ impl Proxy {
                 }
                 inner.accepted.fetch_add(1, Ordering::SeqCst);
                 if inner.fault() == Fault::Cut {
+                    inner.misbehaved.fetch_add(1, Ordering::SeqCst);
                     continue; // which closes it
                 }
                 let Ok(server) = TcpStream::connect(("127.0.0.1", to)) else { continue };
@@ -146,7 +147,11 @@ fn reply(mut from: TcpStream, mut into: TcpStream, shared: &Shared) {
     let mut buffer = [0; 16 * 1024];
     while let Ok(n @ 1..) = from.read(&mut buffer) {
         let reply = &buffer[..n];
-        let done = match shared.fault() {
+        let fault = shared.fault();
+        if fault != Fault::None {
+            shared.misbehaved.fetch_add(1, Ordering::SeqCst);
+        }
+        let done = match fault {
             Fault::None => into.write_all(reply),
             Fault::Say(bytes) => into.write_all(bytes),
             Fault::Half => into.write_all(&reply[..n / 2]).and_then(|()| swallow(&mut from)),
@@ -158,9 +163,6 @@ fn reply(mut from: TcpStream, mut into: TcpStream, shared: &Shared) {
             Fault::Mute => Ok(()),
             Fault::Cut => from.shutdown(Shutdown::Both),
         };
-        if shared.fault() != Fault::None {
-            shared.misbehaved.fetch_add(1, Ordering::SeqCst);
-        }
         if done.is_err() {
             break;
         }

@@ -1,0 +1,142 @@
+//! A held lock goes from one guard to another, also in another process, once.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may stop at the first surprise, and reads the clock that its user reads")]
+
+mod support;
+
+
+use redleash::{Error, Handle, Lease, Options, Reason};
+use support::child::{Child, hear, say, task};
+use support::{SOON, always, builder, client, eventually, masters, no_keys_left, secs, settle, settled, value};
+
+#[test]
+fn within_one_process() {
+    let Some(masters) = masters(3) else { return };
+    let (a, b) = (settled(&masters), client(&masters));
+    let guard = a.lock("x").acquire().unwrap();
+    let token = guard.fencing_token().unwrap();
+    let handle = guard.into_handle().unwrap();
+    assert_eq!(handle.name(), "x");
+    assert!(handle.remaining() > secs(5) && handle.remaining() <= secs(30));
+    assert!(b.lock("x").try_acquire().unwrap().is_none(), "handed over is not released");
+    let adopted = b.adopt(handle).unwrap();
+    adopted.check().unwrap();
+    adopted.verify().unwrap();
+    assert_eq!(adopted.name(), "x");
+    assert!(adopted.fencing_token().unwrap() >= token, "the lease goes on, and so does its token");
+    assert!(a.lock("x").try_acquire().unwrap().is_none());
+    drop(adopted);
+    no_keys_left(&masters);
+}
+
+#[test]
+fn between_two_processes_through_a_pipe() {
+    let Some(masters) = masters(3) else { return };
+    let client = settled(&masters);
+    let mut child = Child::start("adopting_child", &masters.urls(), "");
+    child.expect("ready");
+    let short = Options::new().lease(Lease::Watchdog { ttl: secs(3) });
+    let handle = client.lock("x").options(short).acquire().unwrap().into_handle().unwrap();
+    for line in handle.reveal().lines() {
+        child.tell(line);
+    }
+    child.tell("end");
+    child.expect("adopted");
+    always(secs(4), "renewed by the child", || client.lock("x").try_acquire().unwrap().is_none());
+    assert!(client.status("x").unwrap().holder().is_some());
+    child.tell("release");
+    assert!(child.end(SOON).success());
+    no_keys_left(&masters);
+    // It was taken once; what we still have is worth nothing.
+    assert!(client.adopt(handle).is_err());
+}
+
+#[test]
+#[ignore = "the entry of a child process"]
+fn adopting_child() {
+    let Some(task) = task("adopting_child") else { return };
+    let client = without_settling(task.nodes);
+    say("ready");
+    let lines: Vec<String> = std::iter::repeat_with(hear).take_while(|line| line != "end").collect();
+    let handle = Handle::parse(&lines.join("\n")).unwrap();
+    let guard = client.adopt(handle).unwrap();
+    guard.check().unwrap();
+    say("adopted");
+    assert_eq!(hear(), "release");
+    guard.check().unwrap();
+    assert_eq!(guard.release(), redleash::Release::Released);
+}
+
+/// With the ttl of the lease that it is going to adopt.
+fn without_settling(nodes: Vec<String>) -> redleash::Client {
+    builder(nodes).ttl(secs(3)).build().unwrap()
+}
+
+#[test]
+fn a_second_adoption_is_refused() {
+    let Some(masters) = masters(3) else { return };
+    let (a, b) = (settled(&masters), client(&masters));
+    let handle = a.lock("x").acquire().unwrap().into_handle().unwrap();
+    let copy = Handle::parse(&handle.reveal()).unwrap();
+    let again = Handle::parse(&handle.reveal()).unwrap();
+    let adopted = b.adopt(handle).unwrap();
+    assert!(matches!(a.adopt(copy), Err(Error::NoQuorum(_) | Error::Lost(_))));
+    assert!(matches!(b.adopt(again), Err(Error::NoQuorum(_) | Error::Lost(_))));
+    adopted.check().unwrap();
+    adopted.verify().unwrap();
+}
+
+#[test]
+fn a_handle_that_nobody_adopts_ends_with_its_ttl() {
+    let Some(masters) = masters(3) else { return };
+    let client = settle(builder(masters.urls()).ttl(secs(2)));
+    let handle = client.lock("x").acquire().unwrap().into_handle().unwrap();
+    let next = client.lock("x").try_acquire_for(SOON).unwrap().expect("nobody renews it");
+    assert!(handle.remaining().is_zero());
+    assert!(matches!(client.adopt(handle), Err(Error::TooSlow { .. } | Error::NoQuorum(_))));
+    next.verify().unwrap();
+}
+
+#[test]
+fn an_adoption_is_renewed_and_healed() {
+    let Some(masters) = masters(3) else { return };
+    let client = settle(builder(masters.urls()).ttl(secs(3)).max_lease(secs(3)));
+    let handle = client.lock("x").acquire().unwrap().into_handle().unwrap();
+    masters[0].command(&["FLUSHALL"]).unwrap();
+    let guard = client.adopt(handle).unwrap();
+    always(secs(4), "held beyond the ttl", || guard.check().is_ok());
+    eventually("the key is there again when the quarantine is over", || value(&masters[0], "x").is_some());
+}
+
+#[test]
+fn what_is_lost_cannot_be_handed_over() {
+    let Some(masters) = masters(3) else { return };
+    let client = settled(&masters);
+    let short = Options::new().lease(Lease::Fixed { ttl: support::ms(200) });
+    let guard = client.lock("x").options(short).acquire().unwrap();
+    eventually("lost", || guard.check().is_err());
+    assert!(matches!(guard.into_handle(), Err(Error::Lost(lost)) if lost.reason == Reason::Expired));
+}
+
+#[test]
+fn a_handle_shows_no_secret_and_text_that_is_none_is_refused() {
+    let Some(masters) = masters(3) else { return };
+    let client = settled(&masters);
+    let handle = client.lock("x").acquire().unwrap().into_handle().unwrap();
+    let text = handle.reveal();
+    let secret = masters.iter().find_map(|m| value(m, "x")).unwrap().split('|').next().unwrap().to_string();
+    assert!(text.contains(&secret));
+    let shown = format!("{handle:?} {handle:#?}");
+    assert!(shown.contains("\"x\"") && !shown.contains(&secret), "{shown}");
+    let not_hex = text.replace(&secret, "zz");
+    for bad in ["", "nonsense", "redleash1\n1\n2", not_hex.as_str(), text.replace("redleash1", "redleash9").as_str()] {
+        match Handle::parse(bad) {
+            Err(Error::Config(error)) => {
+                assert_eq!(error.field, "handle");
+                assert!(!error.problem.contains(&secret));
+            }
+            other => panic!("{bad:?}: {other:?}"),
+        }
+    }
+    drop(client.adopt(handle).unwrap());
+    no_keys_left(&masters);
+}

@@ -1,0 +1,164 @@
+//! Fencing tokens: every holder's is above all earlier ones, whatever becomes of single masters.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may stop at the first surprise, and reads the clock that its user reads")]
+
+mod support;
+
+
+use redleash::{Error, Lease, Options, Release};
+use support::{builder, client, eventually, fence_key, masters, no_keys_left, secs, settle, settled};
+
+#[test]
+fn they_rise_over_three_hundred_grants() {
+    let Some(masters) = masters(3) else { return };
+    let clients = [settled(&masters), client(&masters)];
+    let (mut last, mut asked) = (0, 0);
+    let mut paused = None;
+    for i in 0..300 {
+        // One master at a time stands still for a while, each in turn.
+        if i % 10 == 0 {
+            if let Some(p) = paused.take() {
+                let master: &support::servers::Server = &masters[p];
+                master.resume().unwrap();
+            }
+            if i % 20 == 10 {
+                masters[(i / 20) % 3].pause().unwrap();
+                paused = Some((i / 20) % 3);
+            }
+        }
+        // And their counters are pulled apart: one is far ahead, one forgets.
+        let running = (0..3).map(|m| (i + m) % 3).find(|m| Some(*m) != paused).unwrap();
+        match i % 7 {
+            3 => drop(masters[running].command(&["INCRBY", &fence_key("x"), "1000000"])),
+            5 => drop(masters[running].command(&["DEL", &fence_key("x")])),
+            _ => {}
+        }
+        let client = &clients[i % 2];
+        let fenced = i % 3 == 0;
+        let guard = client.lock("x").fenced(fenced).acquire().unwrap();
+        // Not every holder asks.
+        if fenced || i % 3 == 1 {
+            let token = guard.fencing_token().unwrap_or_else(|e| panic!("grant {i}: {e}"));
+            assert!(token > last, "grant {i} has {token}, after {last}");
+            assert!(token < 1 << 53);
+            assert_eq!(guard.fencing_token().unwrap(), token, "remembered");
+            last = token;
+            asked += 1;
+        }
+        guard.check().unwrap();
+        drop(guard);
+    }
+    assert_eq!(asked, 200);
+}
+
+#[test]
+fn they_rise_when_all_masters_forget() {
+    let Some(masters) = masters(3) else { return };
+    let client = settle(builder(masters.urls()).max_lease(secs(2)).ttl(secs(2)));
+    let mut last = 0;
+    for round in 0..3 {
+        for fenced in [true, false] {
+            let guard = client.lock("x").fenced(fenced).acquire().unwrap();
+            let token = guard.fencing_token().unwrap();
+            assert!(token > last, "round {round}: {token} after {last}");
+            last = token;
+        }
+        if round < 2 {
+            for master in &*masters {
+                master.command(&["FLUSHALL"]).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_token_outlives_extensions_and_renewals() {
+    let Some(masters) = masters(3) else { return };
+    let client = settled(&masters);
+    let guard = client.lock("x").options(Options::new().lease(Lease::Watchdog { ttl: secs(2) })).acquire().unwrap();
+    let token = guard.fencing_token().unwrap();
+    guard.extend(secs(3)).unwrap();
+    support::always(secs(3), "the same token", || guard.fencing_token().unwrap() == token);
+    assert_eq!(guard.release(), Release::Released);
+}
+
+#[test]
+fn asked_for_in_the_acquire_it_costs_no_round_more() {
+    let Some(masters) = masters(3) else { return };
+    let client = settled(&masters);
+    let guard = client.lock("x").fenced(true).acquire().unwrap();
+    // Nobody answers any more, and it is known all the same.
+    masters.iter().for_each(|m| m.pause().unwrap());
+    assert!(guard.fencing_token().unwrap() > 0);
+    masters.iter().for_each(|m| m.resume().unwrap());
+    drop(guard);
+    no_keys_left(&masters);
+}
+
+#[test]
+fn without_a_quorum_there_is_no_token_but_still_a_lock() {
+    let Some(masters) = masters(3) else { return };
+    let client = settled(&masters);
+    let guard = client.lock("x").acquire().unwrap();
+    masters[0].pause().unwrap();
+    masters[1].pause().unwrap();
+    assert!(matches!(guard.fencing_token(), Err(Error::NoQuorum(_))));
+    guard.check().unwrap();
+    masters[0].resume().unwrap();
+    masters[1].resume().unwrap();
+    eventually("ask again", || guard.fencing_token().is_ok());
+}
+
+#[test]
+fn a_lost_lock_gives_no_token() {
+    let Some(masters) = masters(3) else { return };
+    let client = settled(&masters);
+    let guard = client.lock("x").options(Options::new().lease(Lease::Fixed { ttl: support::ms(200) })).acquire().unwrap();
+    eventually("over", || guard.check().is_err());
+    assert!(matches!(guard.fencing_token(), Err(Error::Lost(_))));
+    // One that was drawn in time is remembered, and the resource refuses it when a later one was there.
+    let first = client.lock("y").fenced(true).acquire().unwrap();
+    let token = first.fencing_token().unwrap();
+    drop(first);
+    let second = client.lock("y").acquire().unwrap();
+    assert!(second.fencing_token().unwrap() > token);
+}
+
+#[test]
+fn on_one_master_and_on_five() {
+    for n in [1, 5] {
+        let Some(masters) = masters(n) else { return };
+        let client = if n == 1 { client(&masters) } else { settled(&masters) };
+        let mut last = 0;
+        for i in 0..60 {
+            let guard = client.lock("x").fenced(i % 2 == 0).acquire().unwrap();
+            let token = guard.fencing_token().unwrap();
+            assert!(token > last, "{n} masters: {token} after {last}");
+            last = token;
+        }
+    }
+}
+
+#[test]
+fn tokens_of_contending_threads_follow_the_order_of_the_grants() {
+    let Some(masters) = masters(3) else { return };
+    let clients = [settled(&masters), client(&masters)];
+    let seen = std::sync::Mutex::new(Vec::new());
+    let eager = redleash::Retry::Backoff { min: support::ms(1), max: support::ms(4), cap: support::ms(10) };
+    std::thread::scope(|scope| {
+        for t in 0..4 {
+            let (client, seen, eager) = (&clients[t % 2], &seen, eager.clone());
+            scope.spawn(move || {
+                let lock = client.lock("x").options(Options::new().fenced(t < 2).retry(eager));
+                for _ in 0..25 {
+                    let guard = lock.acquire().unwrap();
+                    let token = guard.fencing_token().unwrap();
+                    seen.lock().unwrap().push(token); // while it is held: the order of the grants
+                    drop(guard);
+                }
+            });
+        }
+    });
+    let seen = seen.into_inner().unwrap();
+    assert_eq!(seen.len(), 100);
+    assert!(seen.windows(2).all(|w| w[0] < w[1]), "{seen:?}");
+}

@@ -1,0 +1,109 @@
+//! What the library may need to be allowed on a master, and what it says where it is not.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may stop at the first surprise, and reads the clock that its user reads")]
+
+mod support;
+
+
+use redleash::{Error, Release};
+use support::servers::{Cluster, Server};
+use support::{builder, client, eventually, masters, no_keys_left, secs, settled, value};
+
+/// The rights that the documentation names.
+const RIGHTS: &str = "resetkeys resetchannels -@all ~rl:* &rl:* +eval +evalsha +get +set +del +exists +pexpire +pttl +time \
+                      +mget +type +publish +subscribe +unsubscribe +ping";
+
+fn allow(master: &Server, rights: &str) {
+    let words: Vec<&str> = ["ACL", "SETUSER", "lock", "on", ">S3cret"].into_iter().chain(rights.split_whitespace()).collect();
+    let reply = master.command(&words).unwrap();
+    assert!(reply.is_ok(), "{reply:?}");
+}
+
+fn urls(masters: &Cluster) -> Vec<String> {
+    masters.iter().map(|m| format!("redis://lock:S3cret@127.0.0.1:{}", m.port())).collect()
+}
+
+/// Everything that a lock's life asks of a master.
+fn a_whole_life(masters: &Cluster) {
+    let limited = builder(urls(masters)).build().unwrap();
+    // Twice: the first vote of a connection is cast by the script, the next ones by plain commands.
+    for _ in 0..3 {
+        let guard = limited.lock("x").acquire().unwrap();
+        assert!(guard.fencing_token().unwrap() > 0);
+        guard.extend(secs(40)).unwrap();
+        guard.verify().unwrap();
+        assert!(limited.lock("x").try_acquire().unwrap().is_none());
+        assert!(limited.status("x").unwrap().holder().is_some());
+        assert_eq!(guard.release(), Release::Released);
+    }
+    eventually("all three vote", || {
+        let guard = limited.lock("margin").acquire().unwrap();
+        support::servers::wait_until(support::ms(50), || guard.margin() == 1)
+    });
+    drop(limited.lock("fenced").fenced(true).acquire().unwrap());
+    let guard = limited.lock("y").acquire().unwrap();
+    assert_eq!(limited.force_release("y").unwrap().masters, 3);
+    drop(guard);
+    for master in &**masters {
+        support::vacate(master, "y");
+    }
+    no_keys_left(masters);
+}
+
+#[test]
+fn a_user_with_just_the_rights_it_needs() {
+    let Some(masters) = masters(3) else { return };
+    drop(settled(&masters)); // by an administrator: init asks for DBSIZE too
+    for master in &*masters {
+        allow(master, &format!("{RIGHTS} +info"));
+    }
+    a_whole_life(&masters);
+}
+
+#[test]
+fn a_user_without_info() {
+    let Some(masters) = masters(3) else { return };
+    drop(settled(&masters));
+    for master in &*masters {
+        allow(master, RIGHTS);
+    }
+    a_whole_life(&masters);
+    // Who may not run INFO never replaces a generation.
+    let before: Vec<_> = masters.iter().map(|m| m.command(&["GET", support::GENERATION]).unwrap()).collect();
+    drop(builder(urls(&masters)).build().unwrap().lock("z").acquire().unwrap());
+    let after: Vec<_> = masters.iter().map(|m| m.command(&["GET", support::GENERATION]).unwrap()).collect();
+    assert_eq!(before, after);
+}
+
+#[test]
+fn missing_rights_are_named() {
+    let Some(masters) = masters(3) else { return };
+    drop(settled(&masters));
+    // No script may run, or other keys only.
+    for rights in ["resetkeys -@all ~rl:* &rl:* +get +set +ping +info", "resetkeys +@all ~other:*"] {
+        for master in &*masters {
+            allow(master, &format!("reset on >S3cret {rights}"));
+        }
+        let limited = builder(urls(&masters)).outage_patience(secs(1)).build().unwrap();
+        let error = limited.lock("x").acquire().unwrap_err();
+        let text = error.to_string();
+        assert!(matches!(error, Error::NoQuorum(_)), "{error:?}");
+        assert!(text.contains("NOPERM") || text.to_lowercase().contains("permission"), "{text}");
+        assert!(masters.iter().all(|m| text.contains(&m.port().to_string())), "{text}");
+        assert!(!text.contains("S3cret"), "{text}");
+        assert_eq!(value(&masters[0], "x"), None);
+    }
+}
+
+#[test]
+fn one_master_without_rights_is_only_one_vote() {
+    let Some(masters) = masters(3) else { return };
+    drop(settled(&masters));
+    allow(&masters[0], &format!("{RIGHTS} +info"));
+    allow(&masters[1], "resetkeys -@all +ping");
+    allow(&masters[2], &format!("{RIGHTS} +info"));
+    let limited = builder(urls(&masters)).build().unwrap();
+    for _ in 0..10 {
+        assert_eq!(limited.lock("x").acquire().unwrap().release(), Release::Released);
+    }
+    assert!(client(&masters).lock("x").try_acquire().unwrap().is_some());
+}
