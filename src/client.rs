@@ -93,8 +93,22 @@ impl Client {
     ///
     /// [`Error::NoQuorum`] if too few masters answer.
     pub fn force_release(&self, name: &str) -> Result<Revoked, Error> {
+        self.revoke(name, false)
+    }
+
+    /// Deletes the lock `name` on all masters, whoever holds it. **The next one is granted at once, while the former holder may
+    /// still rely on its lease**: only for a holder that is known to be dead. Raises the fencing counter.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoQuorum`] if too few masters answer.
+    pub fn force_release_now(&self, name: &str) -> Result<Revoked, Error> {
+        self.revoke(name, true)
+    }
+
+    fn revoke(&self, name: &str, now: bool) -> Result<Revoked, Error> {
         let lock = self.lock(name);
-        let round = self.engine.ask_all(lock.keys()?.clone(), Operation::Revoke)?;
+        let round = self.engine.ask_all(lock.keys()?.clone(), Operation::Revoke { now })?;
         Revoked::of(&self.engine, name, &round)
     }
 

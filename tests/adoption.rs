@@ -1,8 +1,11 @@
 //! A held lock goes from one guard to another, also in another process, once.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may stop at the first surprise, and reads the clock that its user reads")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test may stop at the first surprise, and reads the clock that its user reads"
+)]
 
 mod support;
-
 
 use redleash::{Error, Handle, Lease, Options, Reason};
 use support::child::{Child, hear, say, task};

@@ -1,8 +1,11 @@
 //! Ways to ask for a lock: once, for a time, until a moment, so many times, with pauses of one's own.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may stop at the first surprise, and reads the clock that its user reads")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test may stop at the first surprise, and reads the clock that its user reads"
+)]
 
 mod support;
-
 
 use redleash::{Error, Options, Retry};
 use std::sync::atomic::{AtomicU32, Ordering};

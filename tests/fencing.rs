@@ -1,8 +1,11 @@
 //! Fencing tokens: every holder's is above all earlier ones, whatever becomes of single masters.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may stop at the first surprise, and reads the clock that its user reads")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test may stop at the first surprise, and reads the clock that its user reads"
+)]
 
 mod support;
-
 
 use redleash::{Error, Lease, Options, Release};
 use support::{builder, client, eventually, fence_key, masters, no_keys_left, secs, settle, settled};
@@ -112,7 +115,8 @@ fn without_a_quorum_there_is_no_token_but_still_a_lock() {
 fn a_lost_lock_gives_no_token() {
     let Some(masters) = masters(3) else { return };
     let client = settled(&masters);
-    let guard = client.lock("x").options(Options::new().lease(Lease::Fixed { ttl: support::ms(200) })).acquire().unwrap();
+    let guard =
+        client.lock("x").options(Options::new().lease(Lease::Fixed { ttl: support::ms(200) })).acquire().unwrap();
     eventually("over", || guard.check().is_err());
     assert!(matches!(guard.fencing_token(), Err(Error::Lost(_))));
     // One that was drawn in time is remembered, and the resource refuses it when a later one was there.

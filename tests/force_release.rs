@@ -1,8 +1,11 @@
 //! An operator takes a lock away: the holder finds out, and nobody else comes in early.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may stop at the first surprise, and reads the clock that its user reads")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test may stop at the first surprise, and reads the clock that its user reads"
+)]
 
 mod support;
-
 
 use redleash::{Error, Lease, Options, Reason, Release, Revoked};
 use std::time::Instant;

@@ -1,8 +1,11 @@
 //! How long a lock is kept: at least, at most, and after its holder vanished.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may stop at the first surprise, and reads the clock that its user reads")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test may stop at the first surprise, and reads the clock that its user reads"
+)]
 
 mod support;
-
 
 use redleash::{Error, Lease, Options, Reason, Release};
 use std::time::{Duration, Instant};

@@ -1,8 +1,11 @@
 //! A loss is told: through a channel that can be selected on, and to callbacks, even ones that panic.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may stop at the first surprise, and reads the clock that its user reads")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test may stop at the first surprise, and reads the clock that its user reads"
+)]
 
 mod support;
-
 
 use redleash::crossbeam_channel::{RecvTimeoutError, TryRecvError, bounded, select};
 use redleash::{Lease, Options, Reason};
@@ -120,7 +123,8 @@ fn a_callback_that_takes_long_delays_no_other_lock() {
     let slow = client.lock("slow").options(fixed(ms(300))).acquire().unwrap();
     slow.on_lost(move |_| drop(ended.recv_timeout(SOON)));
     slow.lost().recv_timeout(SOON).unwrap();
-    let renewed = client.lock("renewed").options(Options::new().lease(Lease::Watchdog { ttl: secs(2) })).acquire().unwrap();
+    let renewed =
+        client.lock("renewed").options(Options::new().lease(Lease::Watchdog { ttl: secs(2) })).acquire().unwrap();
     let quick = client.lock("quick").options(fixed(ms(300))).acquire().unwrap();
     let (tell, told) = mpsc::channel();
     quick.on_lost(move |lost| tell.send(lost.reason).unwrap());

@@ -1,8 +1,11 @@
 //! What the library may need to be allowed on a master, and what it says where it is not.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may stop at the first surprise, and reads the clock that its user reads")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test may stop at the first surprise, and reads the clock that its user reads"
+)]
 
 mod support;
-
 
 use redleash::{Error, Release};
 use support::servers::{Cluster, Server};
@@ -13,7 +16,8 @@ const RIGHTS: &str = "resetkeys resetchannels -@all ~rl:* &rl:* +eval +evalsha +
                       +mget +type +publish +subscribe +unsubscribe +ping";
 
 fn allow(master: &Server, rights: &str) {
-    let words: Vec<&str> = ["ACL", "SETUSER", "lock", "on", ">S3cret"].into_iter().chain(rights.split_whitespace()).collect();
+    let words: Vec<&str> =
+        ["ACL", "SETUSER", "lock", "on", ">S3cret"].into_iter().chain(rights.split_whitespace()).collect();
     let reply = master.command(&words).unwrap();
     assert!(reply.is_ok(), "{reply:?}");
 }

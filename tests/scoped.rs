@@ -1,8 +1,11 @@
 //! with(): the lock around a closure.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may stop at the first surprise, and reads the clock that its user reads")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test may stop at the first surprise, and reads the clock that its user reads"
+)]
 
 mod support;
-
 
 use redleash::{Error, Lease, Options, Reason};
 use support::{client, eventually, masters, ms, no_keys_left, secs, settled};
@@ -58,7 +61,10 @@ fn work_that_outlasts_the_lease_is_lost_though_it_succeeded() {
         eventually("the lease is over", || guard.remaining().is_zero());
         Ok::<_, Mine>("done")
     });
-    assert!(matches!(&result, Err(Mine::Lock(Error::Lost(l))) if l.reason == Reason::Expired && l.name == "x"), "{result:?}");
+    assert!(
+        matches!(&result, Err(Mine::Lock(Error::Lost(l))) if l.reason == Reason::Expired && l.name == "x"),
+        "{result:?}"
+    );
     let result = client.reentrant_lock("y").options(short()).with(|guard| {
         eventually("the lease is over", || guard.remaining().is_zero());
         Ok::<_, Mine>("done")
@@ -85,5 +91,7 @@ fn a_lock_that_cannot_be_had_never_runs_the_work() {
     let result = b.lock("x").options(Options::new().tries(2)).with(|_| -> Result<(), Mine> { panic!("it ran") });
     assert!(matches!(result, Err(Mine::Lock(Error::TriesUsedUp { tries: 2, .. }))), "{result:?}");
     drop(guard);
-    assert!(b.lock("x").options(Options::new().lease(Lease::Fixed { ttl: secs(1) })).with(|_| Ok::<_, Mine>(())).is_ok());
+    assert!(
+        b.lock("x").options(Options::new().lease(Lease::Fixed { ttl: secs(1) })).with(|_| Ok::<_, Mine>(())).is_ok()
+    );
 }

@@ -1,8 +1,11 @@
 //! SCRIPT FLUSH at any moment costs nobody a lock.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may stop at the first surprise, and reads the clock that its user reads")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test may stop at the first surprise, and reads the clock that its user reads"
+)]
 
 mod support;
-
 
 use redleash::{Lease, Options, Release};
 use support::servers::Cluster;

@@ -1,8 +1,11 @@
 //! Passwords and tokens: they work, and they are shown nowhere.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may stop at the first surprise, and reads the clock that its user reads")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test may stop at the first surprise, and reads the clock that its user reads"
+)]
 
 mod support;
-
 
 use redleash::{Client, Error, Release};
 use std::sync::Mutex;
@@ -112,7 +115,9 @@ fn malformed_urls_are_not_repeated_with_their_password() {
             Err(error @ Error::Config(_)) => silent("the error", &format!("{error} {error:?}"), &[PASSWORD]),
             Err(other) => panic!("{url}: {other:?}"),
             // Some of these may be read as a host that does not answer.
-            Ok(client) => silent("the client", &format!("{client:?} {:?}", client.lock("x").try_acquire()), &[PASSWORD]),
+            Ok(client) => {
+                silent("the client", &format!("{client:?} {:?}", client.lock("x").try_acquire()), &[PASSWORD])
+            }
         }
     }
 }

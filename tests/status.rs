@@ -1,8 +1,11 @@
 //! Who holds a lock, as every master sees it.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may stop at the first surprise, and reads the clock that its user reads")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test may stop at the first surprise, and reads the clock that its user reads"
+)]
 
 mod support;
-
 
 use redleash::{Error, Options};
 use support::{builder, client, eventually, masters, occupy, secs, settle, settled, value};

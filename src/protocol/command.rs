@@ -60,7 +60,10 @@ pub enum Operation {
     /// Ask who holds the lock.
     Status,
     /// Take the lock from whoever holds it: the key stays, with a value that is nobody's, until its ttl ends.
-    Revoke,
+    Revoke {
+        /// Delete the key instead: the next one is granted while the former holder may still rely on its lease.
+        now: bool,
+    },
     /// Ask whether the master is new and empty.
     Blank,
     /// Begin a generation without quarantine on a new and empty master.
@@ -90,7 +93,7 @@ impl Operation {
             Operation::WriteBack(_) => 5,
             Operation::Verify => 6,
             Operation::Status => 7,
-            Operation::Revoke => 8,
+            Operation::Revoke { .. } => 8,
             Operation::Blank => 9,
             Operation::Init => 10,
         }
@@ -99,7 +102,7 @@ impl Operation {
     /// When a round of this operation is over.
     pub fn rule(&self) -> Rule {
         match self {
-            Operation::Status | Operation::Revoke | Operation::Blank | Operation::Init => Rule::All,
+            Operation::Status | Operation::Revoke { .. } | Operation::Blank | Operation::Init => Rule::All,
             _ => Rule::Quorum,
         }
     }

@@ -19,6 +19,8 @@ pub(crate) enum Cache {
     Keep,
     Drop,
     Settle(Arc<[u8]>),
+    /// This user may not run the plain commands: scripts only, on this connection.
+    ScriptsOnly,
 }
 
 /// What the first reply of a pair was.
@@ -26,6 +28,8 @@ pub(crate) enum Cache {
 pub(crate) enum Written {
     Yes,
     No,
+    /// This user may not run the command.
+    Forbidden,
     Error(Cause),
 }
 
@@ -42,17 +46,39 @@ pub(crate) fn is_noscript(value: &Value) -> bool {
     matches!(value, Value::ServerError(e) if e.kind() == Some(ServerErrorKind::NoScript))
 }
 
-/// The cause in an error reply. Servers may quote arguments in errors, and an argument may be a token, so only the code and
-/// the first words are kept.
+/// The cause in an error reply.
 fn cause(error: &redis::ServerError) -> Cause {
     match error.kind() {
         Some(ServerErrorKind::ReadOnly) => Cause::ReadOnly,
-        _ => {
-            let detail = error.details().unwrap_or_default();
-            let safe: String = detail.chars().take_while(|c| !matches!(c, '\'' | '"' | '`')).take(100).collect();
-            Cause::Refused(format!("{} {}", error.code(), safe.trim_end()).trim_end().to_string())
+        _ => Cause::Refused(
+            format!("{} {}", error.code(), masked(error.details().unwrap_or_default())).trim_end().into(),
+        ),
+    }
+}
+
+/// The first 200 characters, without long runs of hexadecimal digits: servers quote arguments in errors, and an argument
+/// may be a token.
+fn masked(text: &str) -> String {
+    let hex_run = |rest: &str| rest.bytes().take_while(u8::is_ascii_hexdigit).count();
+    let (mut out, mut rest) = (String::new(), text);
+    while let Some(c) = rest.chars().next().filter(|_| out.len() < 200) {
+        match hex_run(rest) {
+            run if run >= 16 => {
+                out.push('…');
+                rest = &rest[run..];
+            }
+            run => {
+                let step = run.max(c.len_utf8());
+                out.push_str(&rest[..step]);
+                rest = &rest[step..];
+            }
         }
     }
+    out
+}
+
+fn is_forbidden(value: &Value) -> bool {
+    matches!(value, Value::ServerError(e) if e.kind() == Some(ServerErrorKind::NoPerm))
 }
 
 /// An error drops the cached generation: the server may not be what it was.
@@ -65,6 +91,7 @@ pub(crate) fn written(value: &Value) -> Option<Written> {
     match value {
         Value::Okay => Some(Written::Yes),
         Value::Nil => Some(Written::No),
+        _ if is_forbidden(value) => Some(Written::Forbidden),
         Value::ServerError(e) => Some(Written::Error(cause(e))),
         _ => None,
     }
@@ -75,6 +102,7 @@ pub(crate) fn plain(value: &Value) -> Decoded {
     match written(value) {
         Some(Written::Yes) => Answer::Yes(None).into(),
         Some(Written::No) => Answer::Held(None).into(),
+        Some(Written::Forbidden) => Decoded { answer: Answer::Unclear, cache: Cache::ScriptsOnly },
         Some(Written::Error(cause)) => Decoded { answer: Answer::Failed(cause), cache: Cache::Drop },
         None => NONSENSE.into(),
     }
@@ -86,9 +114,14 @@ pub(crate) fn plain(value: &Value) -> Decoded {
 /// *and* the key is ours. Anything else is no vote, and is not read again to rescue it.
 pub(crate) fn pair(command: &Command, i: usize, settled: &[u8], written: &Written, value: &Value) -> Decoded {
     let Value::Array(items) = value else {
+        let cache = if is_forbidden(value) { Cache::ScriptsOnly } else { Cache::Drop };
         return match (value, written) {
             // Written, but nobody vouches for it: no vote, and a key to undo.
-            (Value::ServerError(_), Written::Yes) => Decoded { answer: Answer::Stale, cache: Cache::Drop },
+            (Value::ServerError(_), Written::Yes) => Decoded { answer: Answer::Stale, cache },
+            (Value::ServerError(_), Written::Forbidden) => {
+                Decoded { answer: Answer::Unclear, cache: Cache::ScriptsOnly }
+            }
+            (Value::ServerError(_), _) if is_forbidden(value) => Decoded { answer: Answer::Unclear, cache },
             (Value::ServerError(e), _) => refused(e),
             _ => NONSENSE.into(),
         };
@@ -98,6 +131,7 @@ pub(crate) fn pair(command: &Command, i: usize, settled: &[u8], written: &Writte
     let cache = if same { Cache::Keep } else { Cache::Drop };
     let ours = matches!(key, Value::BulkString(v) if command.owner.owns(i, v));
     let answer = match (written, key) {
+        (Written::Forbidden, _) => return Decoded { answer: Answer::Unclear, cache: Cache::ScriptsOnly },
         (Written::Error(cause), _) => return Decoded { answer: Answer::Failed(cause.clone()), cache: Cache::Drop },
         (Written::Yes, _) if same && ours => Answer::Yes(None),
         (Written::Yes, _) => Answer::Stale,
@@ -153,30 +187,39 @@ fn released(n: i64) -> Answer {
 }
 
 fn vote(operation: &Operation, items: &[Value]) -> Option<Decoded> {
-    let second = items.get(1);
-    let answer = match int(items.first())? {
-        1 => {
-            let counter = match (operation, items.get(2)) {
-                (Operation::Acquire { fence: Some(_), .. } | Operation::Fence(_) | Operation::WriteBack(_), c) => {
-                    Some(text(c)?.parse().ok()?)
-                }
-                _ => None,
-            };
-            let cache = match second {
-                Some(Value::BulkString(g)) if !g.is_empty() => Cache::Settle(g.as_slice().into()),
-                _ => Cache::Keep,
-            };
-            return Some(Decoded { answer: Answer::Yes(counter), cache });
+    let answer = match (int(items.first())?, &items[1..]) {
+        (1, rest) => return granted(operation, rest),
+        (0, [ttl]) => Answer::Held(millis(Some(ttl))),
+        (2, []) => Answer::Missing,
+        (-1, [wait]) => return Some(Decoded { answer: Answer::Quarantined(millis(Some(wait))?), cache: Cache::Drop }),
+        (-2, [kind]) => Answer::Conflict(text(Some(kind))?.to_string()),
+        (-4, [theirs]) => {
+            let answer = Answer::Mismatch(text(Some(theirs))?.to_string());
+            return Some(Decoded { answer, cache: Cache::Drop });
         }
-        0 => Answer::Held(millis(second)),
-        2 => Answer::Missing,
-        -1 => return Some(Decoded { answer: Answer::Quarantined(millis(second)?), cache: Cache::Drop }),
-        -2 => Answer::Conflict(text(second)?.to_string()),
-        -4 => return Some(Decoded { answer: Answer::Mismatch(text(second)?.to_string()), cache: Cache::Drop }),
-        -5 => Answer::Failed(Cause::FenceRange),
+        (-5, []) => Answer::Failed(Cause::FenceRange),
         _ => return None,
     };
     Some(answer.into())
+}
+
+/// A yes, in the one shape that the operation's script gives it.
+fn granted(operation: &Operation, rest: &[Value]) -> Option<Decoded> {
+    let (settled, counter) = match (operation, rest) {
+        (Operation::Revoke { .. }, [ttl]) => {
+            return Some(Answer::Yes(Some(u64::try_from(int(Some(ttl))?).ok()?)).into());
+        }
+        (Operation::Init, []) => return Some(Answer::Yes(None).into()),
+        (Operation::Acquire { fence: None, .. }, [settled, none]) if text(Some(none)) == Some("") => (settled, None),
+        (Operation::Acquire { .. } | Operation::Fence(_) | Operation::WriteBack(_), [settled, counter]) => {
+            (settled, Some(text(Some(counter))?.parse().ok()?))
+        }
+        (Operation::Extend { .. } | Operation::Adopt { .. } | Operation::Verify, [settled]) => (settled, None),
+        _ => return None,
+    };
+    let Value::BulkString(settled) = settled else { return None };
+    let cache = if settled.is_empty() { Cache::Keep } else { Cache::Settle(settled.as_slice().into()) };
+    Some(Decoded { answer: Answer::Yes(counter), cache })
 }
 
 fn blank(items: &[Value]) -> Option<Answer> {

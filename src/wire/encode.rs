@@ -16,6 +16,8 @@ pub(crate) struct Peer<'a> {
     pub(crate) run_id: &'a str,
     /// The settled generation that this connection has seen.
     pub(crate) settled: Option<&'a Arc<[u8]>>,
+    /// The user may not run the plain commands.
+    pub(crate) scripts_only: bool,
 }
 
 /// Buffers that are used again for every command.
@@ -65,8 +67,9 @@ impl Encoder {
             Operation::Status => {
                 cmd.arg(3).arg(&keys.lock).arg(&keys.fence).arg(&keys.generation);
             }
-            Operation::Revoke => {
+            Operation::Revoke { now } => {
                 cmd.arg(2).arg(&keys.lock).arg(&keys.fence).arg(format!("{REVOKED}{:016x}", command.nonce));
+                cmd.arg(u8::from(*now)).arg(&keys.channel);
             }
             Operation::Blank => {
                 cmd.arg(1).arg(&keys.generation);

@@ -178,7 +178,8 @@ impl Lane {
                 out.bytes.clear();
             }
             let awaited = treat(outlook.condition, now, self.config.master_limit) == Treatment::Ask;
-            let peer = Peer { index: i, run_id: conn.run_id(), settled: outlook.settled.as_ref() };
+            let (settled, scripts_only) = (outlook.settled.as_ref(), outlook.scripts_only);
+            let peer = Peer { index: i, run_id: conn.run_id(), settled, scripts_only };
             for job in batch {
                 let (op, resent) = match job {
                     Job::New(op) if op.targets >> i & 1 == 1 => (op, false),
@@ -377,7 +378,7 @@ fn encode(encoder: &mut Encoder, op: &Op, peer: &Peer<'_>, resent: bool, out: &m
                 return Expect::Script(true);
             }
         } else {
-            match (form(encoder.quarantine(), false, false, peer.settled.is_some()), peer.settled) {
+            match (form(encoder.quarantine(), peer.scripts_only, false, peer.settled.is_some()), peer.settled) {
                 (Form::Plain, _) => {
                     packed.append(Form::Plain, peer.index, &mut out.bytes);
                     return Expect::Plain;

@@ -39,6 +39,7 @@ struct Inner {
     pooled: Option<Pooled>,
     fifo: VecDeque<Entry>,
     settled: Option<Arc<[u8]>>,
+    scripts_only: bool,
 }
 
 /// What a reply led to.
@@ -65,6 +66,7 @@ pub(crate) struct Link {
 pub(crate) struct Outlook {
     pub(crate) conn: Option<Arc<Conn>>,
     pub(crate) settled: Option<Arc<[u8]>>,
+    pub(crate) scripts_only: bool,
     pub(crate) condition: Condition,
 }
 
@@ -75,7 +77,12 @@ impl Link {
             None => Condition::Down,
             Some(_) => Condition::Up(inner.fifo.front().map(|e| e.sent)),
         };
-        Outlook { conn: inner.conn.clone(), settled: inner.settled.clone(), condition }
+        Outlook {
+            conn: inner.conn.clone(),
+            settled: inner.settled.clone(),
+            scripts_only: inner.scripts_only,
+            condition,
+        }
     }
 
     pub(crate) fn conn(&self) -> Option<Arc<Conn>> {
@@ -107,6 +114,7 @@ impl Link {
         inner.conn = Some(Arc::clone(&pooled));
         inner.pooled = Some(pooled);
         inner.settled = None;
+        inner.scripts_only = false;
         debug_assert!(inner.fifo.is_empty(), "requests of a former connection");
         self.backlog.store(false, Ordering::Release);
     }
@@ -153,6 +161,7 @@ impl Link {
             Cache::Keep => {}
             Cache::Drop => inner.settled = None,
             Cache::Settle(generation) => inner.settled = Some(generation),
+            Cache::ScriptsOnly => (inner.settled, inner.scripts_only) = (None, true),
         }
         Replied::Answer(op, answer)
     }

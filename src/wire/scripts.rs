@@ -62,7 +62,7 @@ impl Scripts {
             Operation::WriteBack(_) => &self.write_back,
             Operation::Verify => &self.verify,
             Operation::Status => &self.status,
-            Operation::Revoke => &self.revoke,
+            Operation::Revoke { .. } => &self.revoke,
             Operation::Blank => &self.blank,
             Operation::Init => &self.init,
         }
