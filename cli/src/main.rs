@@ -1,1 +1,57 @@
-fn main() {}
+//! `redleash`: a command under a lock that every host sees. See README.md beside this package.
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod child;
+mod clock;
+mod command;
+mod duration;
+mod ending;
+mod exit;
+mod feeder;
+mod holder;
+mod init;
+mod line;
+mod link;
+mod logger;
+mod nodes;
+mod run;
+mod say;
+mod signals;
+mod status;
+mod supervised;
+mod supervisor;
+mod terminal;
+mod unlock;
+mod waiting;
+
+use args::{Action, Args};
+use exit::Failure;
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let argv: Vec<OsString> = std::env::args_os().collect();
+    // The stages between `run` and the command; started by this program alone, so they are not in the help.
+    match argv.get(1).and_then(|word| word.to_str()) {
+        Some(supervisor::STAGE) => return supervisor::main(&argv[2..]).into(),
+        Some(child::STAGE) => return child::main(&argv[2..]).into(),
+        _ => {}
+    }
+    let code = Args::parse_from(&argv).and_then(|args| act(&args)).unwrap_or_else(|failure: Failure| {
+        say::sentence(&failure.sentence);
+        failure.code
+    });
+    code.into()
+}
+
+fn act(args: &Args) -> Result<u8, Failure> {
+    logger::install(args.verbose);
+    match &args.action {
+        Action::Run(run) => run::run(&args.masters, run, args.verbose > 0),
+        Action::Status(status) => status::status(&args.masters, status),
+        Action::Init => init::init(&args.masters),
+        Action::Unlock(unlock) => unlock::unlock(&args.masters, unlock),
+    }
+}

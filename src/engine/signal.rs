@@ -3,7 +3,7 @@
 use super::error::Lost;
 use crate::sys::sync::Mutex;
 use crate::sys::thread::Threads;
-use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use crossbeam_channel::{Receiver, Sender, bounded};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
@@ -77,40 +77,61 @@ impl Signal {
     }
 }
 
-/// The thread that runs users' callbacks, started when first needed.
+/// Threads without work that are kept.
+const IDLE: usize = 2;
+
+type Job = (Callback, Lost);
+
+/// The threads that run users' callbacks, started when first needed: a callback that takes long delays no other one.
 #[derive(Default)]
-pub(crate) struct Callbacks(Mutex<Option<Sender<(Callback, Lost)>>>);
+pub(crate) struct Callbacks(Arc<Mutex<Pool>>);
+
+#[derive(Default)]
+struct Pool {
+    idle: Vec<Sender<Job>>,
+    stopped: bool,
+}
 
 impl Callbacks {
     /// Has `callback` called soon; a panic in it is caught and logged.
     pub(crate) fn call(&self, threads: &Arc<Threads>, callback: Callback, lost: Lost) {
-        let mut slot = self.0.lock();
-        let job = match slot.as_ref() {
-            Some(sender) => match sender.send((callback, lost)) {
+        let mut job = (callback, lost);
+        while let Some(idle) = self.0.lock().idle.pop() {
+            match idle.send(job) {
                 Ok(()) => return,
-                Err(e) => e.into_inner(),
-            },
-            None => (callback, lost),
-        };
-        let (sender, receiver) = unbounded::<(Callback, Lost)>();
-        let started = threads.spawn("callbacks", move || {
-            for (callback, lost) in receiver {
-                if catch_unwind(AssertUnwindSafe(|| callback(lost))).is_err() {
-                    log::error!("a callback for a lost lock panicked");
-                }
+                Err(e) => job = e.into_inner(),
             }
-        });
-        match started {
-            Ok(()) => {
-                let _ = sender.send(job);
-                *slot = Some(sender);
-            }
-            Err(e) => log::error!("no thread to tell of a lost lock with: {e}"),
+        }
+        let pool = self.0.clone();
+        if let Err(e) = threads.spawn("callbacks", move || work(&pool, job)) {
+            log::error!("no thread to tell of a lost lock with: {e}");
         }
     }
 
-    /// Ends the thread after what it has been given.
+    /// Ends the threads after what they have been given.
     pub(crate) fn stop(&self) {
-        *self.0.lock() = None;
+        let mut pool = self.0.lock();
+        pool.stopped = true;
+        let idle = std::mem::take(&mut pool.idle);
+        drop(pool);
+        drop(idle);
+    }
+}
+
+fn work(pool: &Mutex<Pool>, first: Job) {
+    let mut next = Some(first);
+    while let Some((callback, lost)) = next {
+        if catch_unwind(AssertUnwindSafe(|| callback(lost))).is_err() {
+            log::error!("a callback for a lost lock panicked");
+        }
+        let (sender, receiver) = bounded(1);
+        {
+            let mut pool = pool.lock();
+            if pool.stopped || pool.idle.len() >= IDLE {
+                return;
+            }
+            pool.idle.push(sender);
+        }
+        next = receiver.recv().ok();
     }
 }

@@ -1,0 +1,208 @@
+//! The command line, read by clap.
+
+use crate::duration;
+use crate::exit::{Failure, USAGE};
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::time::Duration;
+
+const DEFAULT_NODES: &str = "redis://127.0.0.1:6379";
+
+const AFTER: &str = "\
+Exit codes of `redleash run`: the command's own, 128+n if signal n ended it, and
+  64 usage   69 no quorum   75 busy (or -E)   76 lock lost   78 configuration
+  126 cannot execute   127 command not found";
+
+const RUN_AFTER: &str = "\
+Examples:
+  redleash run -n nightly-backup -- /usr/local/bin/backup --all
+  redleash run -w 10m --ttl 30s deploy/web -- make deploy
+  */5 * * * * redleash run -n -E 0 import -- /opt/import.sh
+
+The command gets REDLEASH_NAME and REDLEASH_FENCE (a number that grows with every holder: give it to the resource and
+have it refuse lower ones). REDLEASH_NODES is removed from its environment unless --pass-nodes is given.
+
+The command runs in a process group of its own. If the lock cannot be renewed, the group gets SIGTERM and then SIGKILL,
+so that it is dead before the lease ends; also if redleash itself is killed. The lock is released when the command ends;
+what it left behind in its group is ended first. A daemon that called setsid(2) has left the group and runs on.";
+
+/// Runs a command under a lock that all hosts see: what flock does on one host, over independent Redis masters.
+#[derive(Parser)]
+#[command(name = "redleash", version, after_help = AFTER, max_term_width = 100, arg_required_else_help = true)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) masters: MasterArgs,
+
+    /// Say more on standard error; -vv what the library does, -vvv every round that was not granted.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+
+    #[command(subcommand)]
+    pub(crate) action: Action,
+}
+
+/// The deployment. All its clients must agree on namespace, deployment and max-lease.
+#[derive(ClapArgs)]
+#[command(next_help_heading = "Masters")]
+pub(crate) struct MasterArgs {
+    /// The masters, redis://[[user]:password@]host[:port][/db] or unix:///path, separated by commas. Three or five. Others
+    /// can see the arguments of a process: URLs with a password belong into the environment.
+    #[arg(long, env = "REDLEASH_NODES", hide_env_values = true, global = true, value_name = "URL,...")]
+    #[arg(value_delimiter = ',', default_value = DEFAULT_NODES)]
+    pub(crate) nodes: Vec<String>,
+
+    /// The prefix of all keys.
+    #[arg(long, env = "REDLEASH_NAMESPACE", global = true, default_value = "rl", value_name = "PREFIX")]
+    pub(crate) namespace: String,
+
+    /// The name of the deployment.
+    #[arg(long, env = "REDLEASH_DEPLOYMENT", global = true, default_value = "default", value_name = "NAME")]
+    pub(crate) deployment: String,
+
+    /// The longest lease of any client, and how long a master that lost its memory casts no votes.
+    #[arg(long, env = "REDLEASH_MAX_LEASE", global = true, default_value = "60s", value_name = "D")]
+    #[arg(value_parser = duration::parse)]
+    pub(crate) max_lease: Duration,
+
+    /// How many masters may misbehave (evict keys, jump their clocks) without endangering a lock.
+    #[arg(long, env = "REDLEASH_FAULT_MARGIN", global = true, default_value = "0", value_name = "N")]
+    pub(crate) fault_margin: usize,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Action {
+    /// Run a command under a lock.
+    Run(RunArgs),
+    /// Show who holds a lock, as every master sees it.
+    Status(StatusArgs),
+    /// Settle new and empty masters, so that they vote at once instead of after max-lease. Run it once.
+    ///
+    /// It rests on one assumption that no program can check: no lease has been held on these masters for max-lease. So it is
+    /// refused unless all masters answer, none has been used by redleash, and all are empty.
+    Init,
+    /// Take a lock away from its holder.
+    Unlock(UnlockArgs),
+}
+
+#[derive(ClapArgs)]
+#[command(after_help = RUN_AFTER, override_usage = "redleash run [OPTIONS] NAME -- CMD [ARGS]...")]
+pub(crate) struct RunArgs {
+    /// The life of the lease; renewed at a third of it while the command runs.
+    #[arg(long, default_value = "15s", value_name = "D", value_parser = duration::parse)]
+    pub(crate) ttl: Duration,
+
+    /// Do not wait: if another holds the lock, exit with 75 (or -E).
+    #[arg(short = 'n', long, visible_alias = "nb", conflicts_with = "wait")]
+    pub(crate) nonblock: bool,
+
+    /// Wait for at most this long (seconds, or with a unit); then exit with 75 (or -E). 0 is -n. Without it: wait for ever.
+    #[arg(short, long, visible_alias = "timeout", value_name = "SECS", value_parser = duration::parse)]
+    pub(crate) wait: Option<Duration>,
+
+    /// The exit code when the lock is busy or the waiting time is over, 0 to 255.
+    #[arg(short = 'E', long, default_value = "75", value_name = "CODE")]
+    pub(crate) conflict_exit_code: u8,
+
+    /// How much longer than its lease the lock stays taken if its holder vanishes. A clean end leaves no pause.
+    #[arg(long, default_value = "5s", value_name = "D", value_parser = duration::parse)]
+    pub(crate) lock_delay: Duration,
+
+    /// The lock stays taken for at least this long after it was granted, even if the command ends before: for cron jobs on
+    /// hosts whose clocks differ.
+    #[arg(long, value_name = "D", value_parser = duration::parse)]
+    pub(crate) min_hold: Option<Duration>,
+
+    /// The lock is renewed no further than this; the command is ended before.
+    #[arg(long, value_name = "D", value_parser = duration::parse)]
+    pub(crate) max_hold: Option<Duration>,
+
+    /// The time between SIGTERM and SIGKILL. This and 1 s must fit into half of the ttl. Default: a quarter of the ttl, at
+    /// most 5s.
+    #[arg(long, value_name = "D", value_parser = duration::parse)]
+    pub(crate) kill_after: Option<Duration>,
+
+    /// What happens to the command when the lock is about to be lost.
+    #[arg(long, default_value = "kill", value_name = "WHAT")]
+    pub(crate) on_lost: OnLost,
+
+    /// Leave REDLEASH_NODES, with its passwords, in the environment of the command.
+    #[arg(long)]
+    pub(crate) pass_nodes: bool,
+
+    /// The lock: 1 to 512 bytes without braces and control characters.
+    pub(crate) name: String,
+
+    /// The command and its arguments, after `--`. No shell is involved: write `sh -c '...'` for one.
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// What happens to the command when its lock is about to be lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnLost {
+    /// SIGTERM, and SIGKILL in time before the lease ends.
+    Kill,
+    /// SIGTERM only: a command that ignores it may run beside the next holder.
+    Term,
+    /// Only a warning: the command may run beside the next holder.
+    Warn,
+}
+
+#[derive(ClapArgs)]
+pub(crate) struct StatusArgs {
+    /// One JSON object on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// The lock.
+    pub(crate) name: String,
+}
+
+#[derive(ClapArgs)]
+pub(crate) struct UnlockArgs {
+    /// Required: the holder is not asked. It finds out at its next renewal, and nobody else is granted the lock before its
+    /// lease has ended.
+    #[arg(long, required = true)]
+    pub(crate) force: bool,
+
+    /// Free the lock at once: the next holder may be granted while the former one still works.
+    #[arg(long)]
+    pub(crate) now: bool,
+
+    /// Do not ask.
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+
+    /// The lock.
+    pub(crate) name: String,
+}
+
+impl Args {
+    /// Reads the command line. Help and version are printed here and end the program.
+    pub(crate) fn parse_from(argv: &[OsString]) -> Result<Args, Failure> {
+        Args::try_parse_from(argv).map_err(|error| {
+            let _ = error.print();
+            if !error.use_stderr() {
+                std::process::exit(0);
+            }
+            let run_without_dashes = argv.iter().any(|a| a == "run") && !argv.iter().any(|a| a == "--");
+            let tip = if run_without_dashes {
+                "the command comes after `--`: redleash run NAME -- CMD ARGS"
+            } else {
+                "nothing was started"
+            };
+            Failure::new(USAGE, tip)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Args;
+    use clap::CommandFactory;
+
+    #[test]
+    fn clap_finds_no_contradiction() {
+        Args::command().debug_assert();
+    }
+}

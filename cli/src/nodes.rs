@@ -1,0 +1,37 @@
+//! From the options to a client.
+
+use crate::args::MasterArgs;
+use crate::exit::{CONFIG, Failure};
+use redleash::{Client, ClientBuilder};
+use std::time::Duration;
+
+/// How long `build` waits for a quorum at most. More than the library's quarter second: `-n` has one try, and a master on
+/// another continent, with a handshake, should not count as down.
+const CONNECT_LIMIT: Duration = Duration::from_secs(1);
+
+/// The URLs, without what is left of a trailing comma.
+pub(crate) fn urls(args: &MasterArgs) -> Vec<String> {
+    args.nodes.iter().map(|url| url.trim().to_string()).filter(|url| !url.is_empty()).collect()
+}
+
+pub(crate) fn builder(args: &MasterArgs) -> ClientBuilder {
+    Client::builder()
+        .nodes(urls(args))
+        .namespace(&args.namespace)
+        .deployment(&args.deployment)
+        .max_lease(args.max_lease)
+        .fault_margin(args.fault_margin)
+        .connect_limit(CONNECT_LIMIT)
+        // Not above a max_lease below the default of 30 s.
+        .ttl(args.max_lease.min(Duration::from_secs(15)))
+}
+
+/// A client that takes no lock.
+pub(crate) fn client(args: &MasterArgs) -> Result<Client, Failure> {
+    builder(args).build().map_err(|e| unfit(&e))
+}
+
+/// Why there is no client: a setting, or a server that is not fit.
+pub(crate) fn unfit(error: &redleash::Error) -> Failure {
+    Failure::new(CONFIG, format!("{error}; correct --nodes (REDLEASH_NODES) or the option it names"))
+}
