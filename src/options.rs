@@ -165,7 +165,7 @@ impl Options {
             Some(Lease::Fixed { ttl }) => (ttl, false),
         };
         check_ttl(ttl, settings.max_lease)?;
-        if ttl + self.lock_delay > settings.max_lease {
+        if ttl.saturating_add(self.lock_delay) > settings.max_lease {
             let problem =
                 format!("{:?} with a ttl of {ttl:?} is above max_lease ({:?})", self.lock_delay, settings.max_lease);
             return Err(Error::config("lock_delay", problem));

@@ -1,8 +1,11 @@
 //! Every way to name a master: TCP, Unix socket, another database, a user with a password.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may stop at the first surprise, and reads the clock that its user reads")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test may stop at the first surprise, and reads the clock that its user reads"
+)]
 
 mod support;
-
 
 use redleash::{Client, Release};
 use support::servers::Server;
@@ -69,9 +72,15 @@ fn users_with_passwords() {
         // A password with characters that a URL must escape.
         let user = ["ACL", "SETUSER", "worker", "on", ">p@ss/w:rd%", "allkeys", "allchannels", "+@all"];
         assert!(master.command(&user).unwrap().is_ok());
-        assert!(master.command(&["ACL", "SETUSER", "plain", "on", ">secret", "allkeys", "allchannels", "+@all"]).unwrap().is_ok());
+        assert!(
+            master
+                .command(&["ACL", "SETUSER", "plain", "on", ">secret", "allkeys", "allchannels", "+@all"])
+                .unwrap()
+                .is_ok()
+        );
     }
-    let as_user = |user: &str| masters.iter().map(|m| format!("redis://{user}@127.0.0.1:{}", m.port())).collect::<Vec<_>>();
+    let as_user =
+        |user: &str| masters.iter().map(|m| format!("redis://{user}@127.0.0.1:{}", m.port())).collect::<Vec<_>>();
     a_whole_life(&settle(builder(as_user("plain:secret"))));
     a_whole_life(&builder(as_user("worker:p%40ss%2Fw%3Ard%25")).build().unwrap());
     let status = builder(as_user("plain:secret")).build().unwrap().status("x").unwrap();

@@ -1,8 +1,11 @@
 //! Wrong input is an error that names the field and the limit, before anything is sent: no server runs here.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may stop at the first surprise, and reads the clock that its user reads")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test may stop at the first surprise, and reads the clock that its user reads"
+)]
 
 mod support;
-
 
 use redleash::{Client, ClientBuilder, Error, Lease, MIN_TTL, Options, Retry};
 use std::net::TcpListener;
@@ -43,7 +46,9 @@ fn nodes() {
     let same = nobody(1).remove(0);
     config(Client::builder().node(same.clone()).node(same).build(), "nodes", "twice");
     config(Client::builder().node("redis://h:6379").node("redis://h").build(), "nodes", "twice");
-    for malformed in ["", "nonsense", "redis://", "http://h", "redis://h:notaport", "redis://h:99999", "redis://h/notadb", "unix://"] {
+    for malformed in
+        ["", "nonsense", "redis://", "http://h", "redis://h:notaport", "redis://h:99999", "redis://h/notadb", "unix://"]
+    {
         config(Client::builder().nodes(nobody(1)).node(malformed).build(), "nodes", "node 2");
     }
 }
@@ -101,7 +106,14 @@ fn names() {
     let client = lonely();
     let start = Instant::now();
     let long = "n".repeat(513);
-    for (name, limit) in [("", "1 to 512"), (long.as_str(), "512"), ("a{b", "brace"), ("a}b", "brace"), ("a\nb", "control"), ("a\0b", "control")] {
+    for (name, limit) in [
+        ("", "1 to 512"),
+        (long.as_str(), "512"),
+        ("a{b", "brace"),
+        ("a}b", "brace"),
+        ("a\nb", "control"),
+        ("a\0b", "control"),
+    ] {
         let lock = client.lock(name);
         config(lock.acquire(), "name", limit);
         config(lock.try_acquire(), "name", limit);

@@ -125,7 +125,8 @@ fn a_callback_that_takes_long_delays_no_signal_and_no_renewal() {
         let _ = ended.recv_timeout(SOON);
     });
     slow.lost().recv_timeout(SOON).unwrap();
-    let renewed = client.lock("renewed").options(Options::new().lease(Lease::Watchdog { ttl: secs(2) })).acquire().unwrap();
+    let renewed =
+        client.lock("renewed").options(Options::new().lease(Lease::Watchdog { ttl: secs(2) })).acquire().unwrap();
     let quick = client.lock("quick").options(fixed(ms(300))).acquire().unwrap();
     assert_eq!(quick.lost().recv_timeout(secs(10)).unwrap().reason, Reason::Expired);
     support::always(secs(3), "still renewed", || renewed.check().is_ok());

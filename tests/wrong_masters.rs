@@ -1,8 +1,11 @@
 //! Masters that can never serve together are refused, by name.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may stop at the first surprise, and reads the clock that its user reads")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test may stop at the first surprise, and reads the clock that its user reads"
+)]
 
 mod support;
-
 
 use redleash::{Client, Error};
 use std::sync::Mutex;

@@ -1,6 +1,8 @@
 //! Connectors: threads that replace broken connections. Callers never connect.
 
 use super::core::Engine;
+use crate::protocol::health::{STEADY, reconnect_pause};
+use crate::sys::clock;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
@@ -16,6 +18,14 @@ impl Engine {
             master.connecting.store(false, Ordering::Release);
             log::warn!("{}: no thread to connect with: {e}", self.labels[i]);
         }
+    }
+
+    /// Notes that a connection to master `i` broke.
+    pub(crate) fn broke(&self, i: usize) {
+        let mut steadiness = self.masters[i].steadiness.lock();
+        let (installed, flaps) = *steadiness;
+        let at_once = clock::now().since(installed) < STEADY;
+        steadiness.1 = if at_once { flaps.saturating_add(1) } else { 0 };
     }
 
     fn lane_without(&self, i: usize) -> Option<usize> {
@@ -37,7 +47,13 @@ fn run(engine: &Weak<Engine>, i: usize) {
         }
         let Some(pool) = master.pool.lock().clone() else { return };
         let limit = alive.settings.connect_limit;
+        let pause = reconnect_pause(master.steadiness.lock().1);
+        let progress = alive.progress.clone();
         drop(alive);
+        if !pause.is_zero() {
+            let gone = || engine.upgrade().is_none_or(|e| e.is_closed());
+            progress.wait_until(clock::now().plus(pause), gone);
+        }
         let got = pool.get_timeout(limit);
         drop(pool);
         let Some(alive) = engine.upgrade().filter(|e| !e.is_closed()) else { return };
@@ -46,6 +62,7 @@ fn run(engine: &Weak<Engine>, i: usize) {
             Ok(pooled) => {
                 if let Some(lane) = alive.lane_without(i) {
                     log::debug!("{}: connected", alive.labels[i]);
+                    alive.masters[i].steadiness.lock().0 = clock::now();
                     alive.lanes[lane].install(i, pooled);
                     alive.reaper.reconnected(&alive, i);
                     alive.progress.notify();

@@ -26,6 +26,8 @@ pub(crate) struct Master {
     /// None once the client is closed.
     pub(crate) pool: Mutex<Option<r2d2::Pool<Manager>>>,
     pub(crate) connecting: AtomicBool,
+    /// When a connection was last put in place, and how many in a row broke at once.
+    pub(crate) steadiness: Mutex<(Mono, u32)>,
     last_error: Arc<Mutex<Option<ConnectError>>>,
 }
 
@@ -54,6 +56,7 @@ struct LaneHooks(Weak<Engine>);
 impl Hooks for LaneHooks {
     fn connection_lost(&self, i: usize) {
         if let Some(engine) = self.0.upgrade() {
+            engine.broke(i);
             engine.connect(i);
         }
     }
@@ -271,11 +274,16 @@ fn pools(
             .test_on_check_out(false)
             .idle_timeout(None)
             .max_lifetime(None)
-            .connection_timeout(settings.connect_limit)
+            .connection_timeout(settings.connect_limit * 4)
             .error_handler(Box::new(Quiet))
             .thread_pool(threads.clone())
             .build_unchecked(manager);
-        Master { pool: Mutex::new(Some(pool)), connecting: AtomicBool::new(false), last_error }
+        Master {
+            pool: Mutex::new(Some(pool)),
+            connecting: AtomicBool::new(false),
+            steadiness: Mutex::default(),
+            last_error,
+        }
     };
     addresses.into_iter().enumerate().map(master).collect()
 }

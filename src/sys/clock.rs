@@ -1,6 +1,6 @@
 //! The only readers of the system's clocks.
 
-use crate::protocol::Mono;
+use crate::protocol::time::Mono;
 use rustix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

@@ -17,7 +17,7 @@ impl Pulse {
     }
 
     /// Waits until `happened`, or until `deadline`; whether it has happened.
-    pub(crate) fn wait_until(&self, deadline: crate::protocol::Mono, happened: impl Fn() -> bool) -> bool {
+    pub(crate) fn wait_until(&self, deadline: crate::protocol::time::Mono, happened: impl Fn() -> bool) -> bool {
         loop {
             let before = *self.beats.lock();
             if happened() {

@@ -1,6 +1,6 @@
 //! Sleeping until a moment of the lease clock, or until woken.
 
-use crate::protocol::Mono;
+use crate::protocol::time::Mono;
 use std::io;
 
 #[cfg(all(target_os = "linux", not(redleash_portable)))]

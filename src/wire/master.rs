@@ -73,13 +73,17 @@ impl Address {
         if scheme.contains("cluster") {
             return Err("Redis Cluster is not supported: its nodes are not independent copies".into());
         }
-        if !matches!(scheme, "redis" | "rediss" | "valkey" | "valkeys" | "redis+unix" | "valkey+unix" | "unix") {
+        if matches!(scheme, "rediss" | "valkeys") {
+            return Err("TLS is not built in yet: use redis://, over a network that you trust".into());
+        }
+        if !matches!(scheme, "redis" | "valkey" | "redis+unix" | "valkey+unix" | "unix") {
             return Err("it does not begin with redis:// or unix://".into());
         }
         if url.split_once("://").is_some_and(|(_, rest)| rest.split(['/', '?']).next().unwrap_or("").contains(',')) {
             return Err("it lists several hosts: give each node a URL of its own".into());
         }
-        let info = url.into_connection_info().map_err(|e| format!("it is malformed: {}", e.kind_text()))?;
+        let info =
+            url.into_connection_info().map_err(|e| format!("it is malformed: {}", harmless(url, &e.to_string())))?;
         let label = match info.addr() {
             ConnectionAddr::Tcp(host, port) => format!("{host}:{port}"),
             ConnectionAddr::Unix(path) => path.display().to_string(),
@@ -90,15 +94,11 @@ impl Address {
     }
 }
 
-trait KindText {
-    fn kind_text(&self) -> String;
-}
-
-impl KindText for redis::RedisError {
-    /// The constant part of the message: details may repeat the URL.
-    fn kind_text(&self) -> String {
-        format!("{:?}", self.kind())
-    }
+/// The text of an error about `url`, unless it repeats what stands where a password may.
+fn harmless(url: &str, text: &str) -> String {
+    let secret = url.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@')).map(|(credentials, _)| credentials);
+    let leaks = secret.is_some_and(|s| s.split(':').any(|part| !part.is_empty() && text.contains(part)));
+    if leaks { "check the user, the password and the host".into() } else { text.to_string() }
 }
 
 /// The run ids that our nodes have shown, to notice two names of one server.

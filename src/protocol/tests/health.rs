@@ -1,4 +1,4 @@
-use super::super::health::{Link, Treatment, give_up, treat};
+use super::super::health::{Link, STEADY, Treatment, give_up, reconnect_pause, treat};
 use super::super::round::{Round, Rule};
 use super::super::{Mono, Quorum};
 use super::{at, ms};
@@ -49,4 +49,11 @@ fn a_round_is_decided_at_once_when_too_few_masters_are_worth_waiting_for() {
         }
     }
     assert!(round.is_decided());
+}
+
+#[test]
+fn a_master_whose_connections_break_at_once_is_connected_to_ever_more_rarely() {
+    let pauses: Vec<u128> = (0..10).map(|flaps| reconnect_pause(flaps).as_millis()).collect();
+    assert_eq!(pauses, [0, 0, 50, 100, 200, 400, 800, 1_000, 1_000, 1_000]);
+    assert_eq!(reconnect_pause(u32::MAX), STEADY);
 }

@@ -1,0 +1,315 @@
+//! The supervisor: a process of its own between redleash and the command. It owns the command's process group, knows
+//! when the lease ends, and ends the group before; also if redleash gets SIGKILL, is stopped, or hangs.
+
+use crate::args::OnLost;
+use crate::child;
+use crate::clock::Moment;
+use crate::ending::{Ending, Step, Times};
+use crate::exit::{SYSTEM, USAGE};
+use crate::link::{self, Ended, Order, Report};
+use crate::say;
+use crate::signals;
+use crate::supervised::{self, MYSELF};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, test_kill_process_group, wait};
+use signal_hook::consts::SIGCHLD;
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// The word that starts this stage: `redleash supervise NAME ON_LOST KILL_AFTER_NS MARGIN_NS FOREGROUND CMD ARGS...`.
+pub(crate) const STAGE: &str = "supervise";
+
+/// How often the rest of a group is looked at: nobody tells when it ends.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long SIGKILL may take; only a process that waits for a dead disk or network mount needs longer.
+const KILL_LIMIT: Duration = Duration::from_secs(2);
+
+/// What it was started with.
+struct Task<'a> {
+    name: &'a str,
+    on_lost: OnLost,
+    times: Times,
+    foreground: &'a str,
+    command: &'a [OsString],
+}
+
+impl Task<'_> {
+    fn parse(args: &[OsString]) -> Option<Task<'_>> {
+        let word = |i: usize| args.get(i)?.to_str();
+        let span = |i: usize| Some(Duration::from_nanos(word(i)?.parse().ok()?));
+        Some(Task {
+            name: word(0)?,
+            on_lost: <OnLost as clap::ValueEnum>::from_str(word(1)?, false).ok()?,
+            times: Times { kill_after: span(2)?, margin: span(3)? },
+            foreground: word(4)?,
+            command: args.get(5..).filter(|command| !command.is_empty())?,
+        })
+    }
+}
+
+pub(crate) fn main(args: &[OsString]) -> u8 {
+    let _ = rustix::thread::set_name(c"redleash");
+    let Some(task) = Task::parse(args) else {
+        say::sentence("this stage is started by `redleash run` only");
+        return USAGE;
+    };
+    match begin(&task) {
+        Ok(Some(mut supervisor)) => match supervisor.work() {
+            Ok(()) => 0,
+            // The command goes with this process: see `child::die_with_the_supervisor`.
+            Err(_) => SYSTEM,
+        },
+        Ok(None) => 0,
+        Err(_) => SYSTEM,
+    }
+}
+
+/// Starts the command; `None` if that failed, or if nobody is there any more to start it for.
+fn begin(task: &Task<'_>) -> io::Result<Option<Supervisor>> {
+    signals::swallow()?;
+    let (children, waker) = UnixStream::pair()?;
+    children.set_nonblocking(true)?;
+    signal_hook::low_level::pipe::register(SIGCHLD, waker)?;
+    adopt_orphans();
+    let link = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let Some((stdin, mut bytes)) = link::receive_first(&link)? else { return Ok(None) };
+    let first = String::from_utf8_lossy(&bytes).into_owned();
+    let Some((line, _)) = first.split_once('\n') else { return Ok(None) };
+    let Some(Order::Until(until)) = Order::parse(line) else { return Ok(None) };
+    bytes.drain(..=line.len());
+    link.set_nonblocking(true)?;
+    let spawned = spawn(task, stdin);
+    let mut told = &link;
+    let pid = match spawned {
+        Ok(pid) => pid,
+        Err(e) => {
+            told.write_all(Report::Failed(e.to_string()).line().as_bytes())?;
+            return Ok(None);
+        }
+    };
+    let _ = told.write_all(Report::Started(pid.as_raw_nonzero().get()).line().as_bytes());
+    supervised::let_go_of_output();
+    Ok(Some(Supervisor {
+        name: task.name.to_string(),
+        on_lost: task.on_lost,
+        link,
+        unread: bytes,
+        children,
+        alarm: Alarm::new()?,
+        group: pid,
+        ending: Ending::new(task.times, task.on_lost, until),
+        ended: None,
+        stopped: false,
+        orphaned: false,
+    }))
+}
+
+fn spawn(task: &Task<'_>, stdin: OwnedFd) -> io::Result<Pid> {
+    let child = Command::new(MYSELF)
+        .arg0("redleash")
+        .args([child::STAGE, task.name, &std::process::id().to_string(), task.foreground])
+        .args(task.command)
+        .stdin(Stdio::from(stdin))
+        .process_group(0)
+        .spawn()?;
+    Ok(Pid::from_child(&child))
+}
+
+/// Processes whose parent ended become ours, so that the group is seen to be empty where nobody else collects the dead: in
+/// a container without an init.
+fn adopt_orphans() {
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+}
+
+struct Supervisor {
+    name: String,
+    on_lost: OnLost,
+    link: UnixStream,
+    unread: Vec<u8>,
+    children: UnixStream,
+    alarm: Alarm,
+    group: Pid,
+    ending: Ending,
+    ended: Option<Ended>,
+    stopped: bool,
+    /// `run` is gone.
+    orphaned: bool,
+}
+
+impl Supervisor {
+    fn work(&mut self) -> io::Result<()> {
+        loop {
+            self.collect();
+            if let Some(ended) = self.ended {
+                if self.is_empty() {
+                    return self.finish(ended);
+                }
+                self.ending.left(Moment::now());
+                if self.ending.killed().is_some_and(|at| Moment::now().since(at) > KILL_LIMIT) {
+                    self.report(&Report::Remains);
+                    return self.finish(ended);
+                }
+            }
+            let due = self.act();
+            self.sleep(due)?;
+        }
+    }
+
+    /// Does what is due; when to look again.
+    fn act(&mut self) -> Moment {
+        loop {
+            match self.ending.step(Moment::now()) {
+                Step::Wait(due) => return due,
+                Step::Term => {
+                    self.report(if self.ended.is_some() { &Report::Left } else { &Report::Ending });
+                    self.signal(Signal::TERM);
+                    // A process that is stopped would not see it.
+                    self.signal(Signal::CONT);
+                }
+                Step::Kill => self.signal(Signal::KILL),
+            }
+        }
+    }
+
+    fn sleep(&mut self, due: Moment) -> io::Result<()> {
+        self.alarm.set(due)?;
+        let look = self.ended.is_some().then(|| timespec(LOOK));
+        let mut descriptors = [
+            PollFd::new(&self.children, PollFlags::IN),
+            PollFd::new(&self.alarm.0, PollFlags::IN),
+            PollFd::new(&self.link, PollFlags::IN),
+        ];
+        // The end of file of a link would end every poll at once.
+        let watched = if self.orphaned { 2 } else { 3 };
+        match poll(&mut descriptors[..watched], look.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+        let called = watched == 3 && !descriptors[2].revents().is_empty();
+        while matches!(self.children.read(&mut [0; 64]), Ok(n) if n > 0) {}
+        if called {
+            self.listen();
+        }
+        Ok(())
+    }
+
+    /// Reads what `run` has to say.
+    fn listen(&mut self) {
+        let mut bytes = [0; 1024];
+        loop {
+            match self.link.read(&mut bytes) {
+                Ok(0) => return self.abandoned(),
+                Ok(n) => self.unread.extend_from_slice(&bytes[..n]),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(_) => return self.abandoned(),
+            }
+        }
+        while let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.unread.drain(..=end).collect();
+            match Order::parse(String::from_utf8_lossy(&line).trim_end()) {
+                Some(Order::Until(until)) => self.ending.renewed(until),
+                Some(Order::Lost) => self.ending.over(),
+                Some(Order::Signal(signal)) => self.forward(signal),
+                None => {}
+            }
+        }
+    }
+
+    fn forward(&mut self, number: i32) {
+        let Some(signal) = signals::named(number) else { return };
+        self.signal(signal);
+        if signal == Signal::CONT {
+            self.stopped = false;
+        } else if self.stopped && signals::ends(number) {
+            self.signal(Signal::CONT);
+        }
+    }
+
+    /// `run` is gone: nobody renews the lock any more.
+    fn abandoned(&mut self) {
+        self.orphaned = true;
+        self.ending.over();
+        if self.on_lost == OnLost::Warn {
+            let name = &self.name;
+            say::sentence(&format!("lock {name:?}: the process that holds it is gone; the command goes on without the lock"));
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let _ = kill_process_group(self.group, signal);
+    }
+
+    /// Whether nobody is left in the group. Not asked while the command itself lives, whose number is the group's.
+    fn is_empty(&self) -> bool {
+        test_kill_process_group(self.group) == Err(Errno::SRCH)
+    }
+
+    /// Takes notice of children that ended or were stopped; orphans of the command are among them.
+    fn collect(&mut self) {
+        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+            if pid != self.group {
+                continue;
+            }
+            if let Some(signal) = status.stopping_signal() {
+                self.stopped = true;
+                self.report(&Report::Stopped(signal));
+            } else if let Some(code) = status.exit_status() {
+                self.ended = Some(Ended::Code(code));
+            } else if let Some(signal) = status.terminating_signal() {
+                self.ended = Some(Ended::Signal(signal));
+            }
+        }
+    }
+
+    fn report(&self, report: &Report) {
+        // A socket takes some hundred lines that nobody reads, and a signal that stops the command is needed for each.
+        let _ = (&self.link).write_all(report.line().as_bytes());
+    }
+
+    fn finish(&self, ended: Ended) -> io::Result<()> {
+        self.report(&Report::Ended(ended));
+        if self.orphaned && self.on_lost != OnLost::Warn {
+            let name = &self.name;
+            say::sentence(&format!(
+                "lock {name:?}: the process that holds it was killed, so the command was ended; \
+                 the lock is free when its lease and the lock-delay are over"
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn timespec(d: Duration) -> Timespec {
+    Timespec { tv_sec: d.as_secs() as _, tv_nsec: d.subsec_nanos() as _ }
+}
+
+/// Ends a poll at a moment, also if the machine sleeps meanwhile.
+#[cfg(target_os = "linux")]
+struct Alarm(OwnedFd);
+
+#[cfg(target_os = "linux")]
+impl Alarm {
+    fn new() -> io::Result<Alarm> {
+        use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
+        Ok(Alarm(timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?))
+    }
+
+    /// Setting it also takes back that it rang.
+    fn set(&self, due: Moment) -> io::Result<()> {
+        use rustix::time::{Itimerspec, TimerfdTimerFlags, timerfd_settime};
+        // Zero would switch it off; never is the default.
+        let nanos = if due == Moment::NEVER { 0 } else { due.0.max(1) };
+        let it_value = timespec(Duration::from_nanos(nanos));
+        let spec = Itimerspec { it_interval: timespec(Duration::ZERO), it_value };
+        timerfd_settime(&self.0, TimerfdTimerFlags::ABSTIME, &spec)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,149 @@
+//! Ten thousand locks later the process has the threads, descriptors and memory that it had.
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test may stop at the first surprise, and reads the clock that its user reads"
+)]
+
+mod support;
+
+use redleash::{Client, Lease, Options};
+use support::child::{Child, say, task};
+use support::{SOON, builder, eventually, masters, ms, proc, secs, settled};
+
+/// Each measurement has a process of its own: the other tests' servers and clients would be counted too.
+fn measured(entry: &str) {
+    if !proc::readable() {
+        return;
+    }
+    let Some(masters) = masters(3) else { return };
+    drop(settled(&masters));
+    let mut child = Child::start(entry, &masters.urls(), "");
+    assert!(child.end(secs(120)).success());
+    child.expect("measured");
+    support::no_keys_left(&masters);
+}
+
+#[derive(Debug)]
+struct Size {
+    threads: usize,
+    descriptors: usize,
+    kib: u64,
+}
+
+fn size() -> Size {
+    Size { threads: proc::threads(), descriptors: proc::descriptors(), kib: proc::kib("VmRSS") }
+}
+
+#[track_caller]
+fn no_larger(before: &Size) {
+    // A thread that has ended is gone a moment later.
+    eventually("the threads of before", || proc::threads() <= before.threads);
+    eventually("the descriptors of before", || proc::descriptors() <= before.descriptors);
+    let after = size();
+    // Ten thousand leaks of a hundred bytes are a megabyte; allocators keep a little, tests of a megabyte would be flaky.
+    assert!(after.kib < before.kib + 4 * 1024, "{before:?} grew to {after:?}");
+}
+
+/// A lock's life in every way.
+fn cycle(client: &Client, i: usize) {
+    let lock = client.lock("x").fenced(i % 7 == 0);
+    match i % 5 {
+        0 => assert_eq!(lock.acquire().unwrap().release(), redleash::Release::Released),
+        1 => lock.with(|guard| guard.check()).unwrap(),
+        2 => {
+            let guard = lock.acquire().unwrap();
+            guard.on_lost(|_| ());
+            let _ = guard.lost().clone();
+            guard.extend(secs(40)).unwrap();
+        }
+        3 => {
+            let outer = client.reentrant_lock("x").acquire().unwrap();
+            let inner = client.reentrant_lock("x").acquire().unwrap();
+            drop((outer, inner));
+        }
+        // Names that never come again must leave nothing in the process.
+        _ => drop(client.lock(&format!("once/{i}")).acquire().unwrap()),
+    }
+}
+
+#[test]
+fn ten_thousand_cycles() {
+    measured("cycles_child");
+}
+
+#[test]
+#[ignore = "the entry of a child process"]
+fn cycles_child() {
+    let Some(task) = task("cycles_child") else { return };
+    let client = builder(task.nodes).build().unwrap();
+    // As long as it grows into its working size.
+    for i in 0..3_000 {
+        cycle(&client, i);
+    }
+    let before = size();
+    for i in 0..10_000 {
+        cycle(&client, i);
+    }
+    no_larger(&before);
+    client.close(secs(10));
+    say("measured");
+}
+
+#[test]
+fn clients_come_and_go() {
+    measured("clients_child");
+}
+
+#[test]
+#[ignore = "the entry of a child process"]
+fn clients_child() {
+    let Some(task) = task("clients_child") else { return };
+    let life = |i: usize| {
+        let client = builder(task.nodes.clone()).build().unwrap();
+        drop(client.lock("x").acquire().unwrap());
+        if i % 2 == 0 {
+            assert_eq!(client.close(SOON).threads_left, 0);
+        }
+    };
+    (0..20).for_each(life);
+    eventually("all threads of the first clients are gone", || proc::our_threads().is_empty());
+    let before = size();
+    (0..150).for_each(life);
+    no_larger(&before);
+    eventually("none of the library's threads", || proc::our_threads().is_empty());
+    say("measured");
+}
+
+#[test]
+fn watchdogs_and_losses_come_and_go() {
+    measured("losses_child");
+}
+
+#[test]
+#[ignore = "the entry of a child process"]
+fn losses_child() {
+    let Some(task) = task("losses_child") else { return };
+    let client = builder(task.nodes).build().unwrap();
+    let wave = || {
+        // Renewed at least once each, so each has had its watchdog; and as many that are lost.
+        let renewed = Options::new().lease(Lease::Watchdog { ttl: secs(2) });
+        let lost = Options::new().lease(Lease::Fixed { ttl: ms(500) });
+        let guards: Vec<_> = (0..20)
+            .flat_map(|i| [(i, renewed.clone()), (i + 100, lost.clone())])
+            .map(|(i, options)| client.lock(&format!("{i}")).options(options).acquire().unwrap())
+            .collect();
+        for guard in guards.iter().skip(1).step_by(2) {
+            guard.lost().recv_timeout(SOON).unwrap();
+        }
+        eventually("renewed by a thread each", || proc::watchdogs() >= 20);
+        drop(guards);
+    };
+    wave();
+    wave();
+    let before = size();
+    (0..6).for_each(|_| wave());
+    no_larger(&before);
+    client.close(secs(10));
+    say("measured");
+}
