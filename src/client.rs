@@ -7,9 +7,10 @@ use crate::guarantees::Guarantees;
 use crate::guard::LockGuard;
 use crate::handle::Handle;
 use crate::lock::Lock;
-use crate::options::{Lease, MIN_TTL, Options, Retry, check_label, check_ttl};
+use crate::options::{Lease, MIN_TTL, Options, Retry, check_label, check_ttl, pauses};
 use crate::protocol::generation::{Deployment, valid_cluster};
 use crate::protocol::quorum::MAX_MASTERS;
+use crate::protocol::retry::Backoff;
 use crate::protocol::time::millis_up;
 use crate::protocol::{Drift, Namespace, Operation, Quorum};
 use crate::reentrant::ReentrantLock;
@@ -383,10 +384,6 @@ impl ClientBuilder {
         let quorum = self.quorum(addresses.len())?;
         let settings = self.settings(quorum)?;
         let terms = Arc::new(Options::new().lease(Lease::Watchdog { ttl: self.ttl }).terms(&settings)?);
-        let terms = match self.retry {
-            None => terms,
-            Some(retry) => Arc::new(Options::new().retry(retry).terms(&settings)?),
-        };
         if addresses.len().is_multiple_of(2) {
             log::warn!(
                 "{} nodes tolerate no more failures than {}; use an odd number",
@@ -452,17 +449,21 @@ impl ClientBuilder {
             ("connect_limit", Some(self.connect_limit)),
         ];
         for (field, limit) in limits {
-            if limit.is_some_and(|l| l < Duration::from_millis(1)) {
-                return Err(Error::config(field, "it is below 1 ms"));
+            if let Some(limit) = limit.filter(|l| *l < Duration::from_millis(1) || *l > Duration::from_secs(3_600)) {
+                return Err(Error::config(field, format!("{limit:?} is not in 1 ms to 1 h")));
             }
         }
         if !(1..=64).contains(&self.lanes) {
             return Err(Error::config("lanes", format!("{} is not in 1 to 64", self.lanes)));
         }
+        if self.pool_size > 1_024 {
+            return Err(Error::config("pool_size", format!("{} is above 1024", self.pool_size)));
+        }
         let label = match &self.label {
             Some(label) => check_label(label)?,
             None => default_label(),
         };
+        let (backoff, pause) = self.retry.as_ref().map_or(Ok((Backoff::DEFAULT, None)), pauses)?;
         let quarantine = self.quarantine.unwrap_or(quorum.masters() >= 2) && !self.for_tests;
         Ok(Settings {
             quorum,
@@ -485,6 +486,8 @@ impl ClientBuilder {
             lanes: self.lanes,
             pool_size: self.pool_size,
             label,
+            backoff,
+            pause,
         })
     }
 }

@@ -180,7 +180,10 @@ impl Options {
         if self.tries == Some(0) {
             return Err(Error::config("tries", "0 tries cannot acquire anything; give at least 1"));
         }
-        let (backoff, pause) = backoff(self.retry.as_ref())?;
+        let (backoff, pause) = match &self.retry {
+            Some(retry) => pauses(retry)?,
+            None => (settings.backoff, settings.pause.clone()),
+        };
         let label = match &self.label {
             Some(label) => check_label(label)?,
             None => settings.label.clone(),
@@ -223,17 +226,17 @@ pub(crate) fn check_label(label: &str) -> Result<Arc<str>, Error> {
     Ok(label.into())
 }
 
-fn backoff(retry: Option<&Retry>) -> Result<(Backoff, Option<Pause>), Error> {
+/// The pauses between attempts, checked.
+pub(crate) fn pauses(retry: &Retry) -> Result<(Backoff, Option<Pause>), Error> {
     match retry {
-        None => Ok((Backoff::DEFAULT, None)),
-        Some(Retry::Backoff { min, max, cap }) if min <= max && max <= cap && !max.is_zero() => {
+        Retry::Backoff { min, max, cap } if min <= max && max <= cap && !max.is_zero() => {
             Ok((Backoff { min: *min, max: *max, cap: *cap }, None))
         }
-        Some(Retry::Backoff { .. }) => Err(Error::config("retry", "it wants min <= max <= cap, and max above zero")),
-        Some(Retry::Fixed(pause)) => {
+        Retry::Backoff { .. } => Err(Error::config("retry", "it wants min <= max <= cap, and max above zero")),
+        Retry::Fixed(pause) => {
             let pause = *pause;
             Ok((Backoff::DEFAULT, Some(Arc::new(move |_| pause))))
         }
-        Some(Retry::Custom(pause)) => Ok((Backoff::DEFAULT, Some(pause.clone()))),
+        Retry::Custom(pause) => Ok((Backoff::DEFAULT, Some(pause.clone()))),
     }
 }

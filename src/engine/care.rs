@@ -53,7 +53,18 @@ impl Caretakers {
     }
 }
 
+/// How often idle connections are looked at.
+const SWEEP: Duration = Duration::from_secs(1);
+
 impl Engine {
+    /// Looks at idle connections, on the timer thread, now and then.
+    pub(crate) fn sweep_due(&self) {
+        for lane in &self.lanes {
+            lane.sweep();
+        }
+        self.timer.enter(clock::now().plus(SWEEP), Event::Sweep);
+    }
+
     /// A lane may have replies that nobody reads: asked for by the lane, looked after in a moment.
     pub(crate) fn care_later(&self, index: usize) {
         let Some(lane) = self.lanes.get(index) else { return };

@@ -58,7 +58,8 @@ fn run(engine: &Weak<Engine>, i: usize) {
         drop(pool);
         let Some(alive) = engine.upgrade().filter(|e| !e.is_closed()) else { return };
         match got {
-            // A connection that broke while it lay in the pool is found out by its first use.
+            // It lay in the pool and was closed there.
+            Ok(pooled) if pooled.has_news() => pooled.break_off(),
             Ok(pooled) => {
                 if let Some(lane) = alive.lane_without(i) {
                     log::debug!("{}: connected", alive.labels[i]);

@@ -137,6 +137,7 @@ impl Engine {
         engine.timer.start(&engine.threads, Arc::downgrade(&engine)).map_err(Error::System)?;
         engine.watchdogs.start(&engine.threads).map_err(Error::System)?;
         engine.meet()?;
+        engine.sweep_due();
         Ok(engine)
     }
 

@@ -28,6 +28,8 @@ pub(crate) struct Settings {
     pub(crate) lanes: usize,
     pub(crate) pool_size: u32,
     pub(crate) label: Arc<str>,
+    pub(crate) backoff: Backoff,
+    pub(crate) pause: Option<Pause>,
 }
 
 impl Settings {
@@ -62,7 +64,7 @@ pub(crate) struct Terms {
 impl Terms {
     /// The life of the key on a master for a lease of `ttl`.
     pub(crate) fn px_ms(&self, ttl: Duration) -> u64 {
-        millis_up(ttl + self.lock_delay)
+        millis_up(ttl.saturating_add(self.lock_delay))
     }
 
     pub(crate) fn lease(&self, drift: Drift) -> lease::Terms {

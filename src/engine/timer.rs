@@ -19,6 +19,8 @@ pub(crate) enum Event {
     Care(usize, u64),
     /// Releases for a master that were not delivered.
     Reap(usize),
+    /// Connections may have been closed while they were idle.
+    Sweep,
 }
 
 /// An entry of the timer, to take it out again.
@@ -115,6 +117,11 @@ fn handle(engine: &Weak<Engine>, event: Event) {
         Event::Care(lane, leads) => {
             if let Some(engine) = engine.upgrade() {
                 engine.care_due(lane, leads);
+            }
+        }
+        Event::Sweep => {
+            if let Some(engine) = engine.upgrade() {
+                engine.sweep_due();
             }
         }
         Event::Reap(i) => {

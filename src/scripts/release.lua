@@ -8,4 +8,6 @@ if ARGV[4] ~= '0' then
   return 0
 end
 redis.call('DEL', KEYS[1])
-return redis.call('PUBLISH', ARGV[2], ARGV[3])
+-- the lock is free whether or not this user may say so
+local n = redis.pcall('PUBLISH', ARGV[2], ARGV[3])
+return type(n) == 'number' and n or 0

@@ -8,7 +8,7 @@ if type(cur) == 'table' then return {-2, redis.call('TYPE', KEYS[1]).ok} end
 local ttl = redis.call('PTTL', KEYS[1])
 if ARGV[2] == '1' then
   redis.call('DEL', KEYS[1])
-  redis.call('PUBLISH', ARGV[3], ARGV[1])
+  redis.pcall('PUBLISH', ARGV[3], ARGV[1])
 else
   redis.call('SET', KEYS[1], ARGV[1], 'KEEPTTL')
 end

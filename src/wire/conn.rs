@@ -3,6 +3,7 @@
 //! The seam for TLS is `send` and `receive`: both take plain bytes and neither blocks; a sealed stream keeps its
 //! cipher state behind a short mutex with no I/O inside and answers `wants_write` after a handshake message.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -91,6 +92,13 @@ impl Conn {
     /// Reads what the socket has now.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.stream.receive(buffer)
+    }
+
+    /// Whether there is something to read, or the other end has closed. On a connection that owes nothing either means that
+    /// it is of no use any more.
+    pub(crate) fn has_news(&self) -> bool {
+        let mut fds = [PollFd::new(&self.stream, PollFlags::IN)];
+        !matches!(poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(0))
     }
 
     /// Marks the connection unusable. A connection with an unknown number of replies under way is not used again: it

@@ -89,6 +89,28 @@ impl Lane {
         }
     }
 
+    /// Gives up connections that were closed while nothing was asked on them, so that they are replaced before the next
+    /// caller finds out. Does nothing while somebody leads: then they are polled anyway.
+    pub(crate) fn sweep(&self) {
+        if !self.seat.take() {
+            return;
+        }
+        let _lead = Lead(self);
+        let mut woken = Vec::new();
+        for (i, link) in self.links.iter().enumerate() {
+            // Asked in this order: a request sent in between owes an answer that only we could read now.
+            if let Some(conn) = link.conn()
+                && conn.has_news()
+                && !link.is_owed()
+            {
+                self.fail(i, conn.id(), Cause::Broken("closed by the server while idle".into()), &mut woken);
+            }
+        }
+        for thread in woken {
+            thread.unpark();
+        }
+    }
+
     /// One poll, and what it brings.
     fn turn(&self, reader: &mut Reader, mine: Option<&Arc<Op>>, deadline: Mono, now: Mono) -> Mono {
         if now >= reader.next_check {
