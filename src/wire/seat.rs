@@ -125,18 +125,18 @@ impl<T: Awaited> Seat<T> {
         let mut inner = self.0.lock();
         who.ticket().mark_done();
         let place = inner.waiters.iter().position(|w| Arc::ptr_eq(w, who))?;
-        inner.waiters.swap_remove(place);
+        inner.waiters.remove(place);
         Some(who.ticket().thread.clone())
     }
 
-    /// Gives the lead to the waiter that waits longest, or leaves the seat empty; the thread to unpark.
+    /// Gives the lead to the waiter that came last, or leaves the seat empty; the thread to unpark. Who came last will
+    /// wait longest, and so leads for longest before the next hand-over, which costs a thread switch.
     pub(crate) fn hand_over(&self) -> Option<Thread> {
         let mut inner = self.0.lock();
-        if inner.waiters.is_empty() {
+        let Some(next) = inner.waiters.pop() else {
             inner.led = false;
             return None;
-        }
-        let next = inner.waiters.remove(0);
+        };
         next.ticket().flags.fetch_or(LEAD, Ordering::AcqRel);
         Some(next.ticket().thread.clone())
     }
