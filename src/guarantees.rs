@@ -15,7 +15,7 @@ pub struct Guarantees {
 }
 
 impl Guarantees {
-    pub(crate) fn of(s: &Settings) -> Guarantees {
+    pub(crate) fn of(s: &Settings, nameless: bool) -> Guarantees {
         let (n, q, f) = (s.quorum.masters(), s.quorum.votes(), s.quorum.margin());
         let mut yes = vec![
             "messages that are lost, delayed or reordered, and clients that crash".to_string(),
@@ -47,6 +47,12 @@ impl Guarantees {
             no.push("a master that restarts without its keys or is flushed: the quarantine is off, so it may give a held lock to a \
                  second holder"
                 .to_string());
+        }
+        if s.quarantine && nameless {
+            no.push(
+                "a master that restarts with old data: this user may not run INFO, so only an empty memory is noticed"
+                    .into(),
+            );
         }
         let faults = "evict keys (set maxmemory-policy noeviction), step their clocks, or are changed by hand";
         match f {

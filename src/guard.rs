@@ -112,7 +112,7 @@ impl LockGuard {
     /// majority says that the lock is somebody else's. No thread can promise to be scheduled in time, so ask
     /// [`check`](LockGuard::check) before what cannot be undone.
     pub fn lost(&self) -> &Receiver<Lost> {
-        self.held().signal.receiver()
+        self.held().lost_signal()
     }
 
     /// Calls `callback` on a thread of the client when the lock is lost; at once if it is already. Not called after a
@@ -130,7 +130,11 @@ impl LockGuard {
     /// Releases the lock and waits for a quorum to confirm it, at most one round limit.
     pub fn release(mut self) -> Release {
         match self.held.take() {
-            Some(held) => held.release(),
+            Some(held) => {
+                let released = held.release();
+                leave(held);
+                released
+            }
             None => unreachable!("a guard without a lease"),
         }
     }
@@ -143,7 +147,7 @@ impl LockGuard {
     /// [`Error::Lost`] if there is nothing left to hand over.
     pub fn into_handle(mut self) -> Result<Handle, Error> {
         match self.held.take() {
-            Some(held) => Handle::of(&held),
+            Some(held) => Handle::of(held),
             None => unreachable!("a guard without a lease"),
         }
     }
@@ -153,7 +157,16 @@ impl Drop for LockGuard {
     fn drop(&mut self) {
         if let Some(held) = self.held.take() {
             held.let_go();
+            leave(held);
         }
+    }
+}
+
+/// Lets go of what the guard shared. In a forked child even that would touch mutexes that another thread of the parent may
+/// have held, so it is forgotten there.
+pub(crate) fn leave(held: Arc<Held>) {
+    if held.engine.is_forked() {
+        std::mem::forget(held);
     }
 }
 

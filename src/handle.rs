@@ -3,6 +3,7 @@
 use crate::engine::core::Engine;
 use crate::engine::error::Error;
 use crate::engine::held::Held;
+use crate::guard::leave;
 use crate::protocol::{Mono, Owner, Token};
 use crate::sys;
 use std::fmt;
@@ -23,7 +24,12 @@ pub struct Handle {
 const VERSION: &str = "redleash1";
 
 impl Handle {
-    pub(crate) fn of(held: &Held) -> Result<Handle, Error> {
+    pub(crate) fn of(held: Arc<Held>) -> Result<Handle, Error> {
+        if let Err(e) = held.check() {
+            held.let_go();
+            leave(held);
+            return Err(e);
+        }
         let (until, fence) = (held.until(), held.known_fence());
         held.hand_out()?;
         Ok(Handle { name: held.keys.name.to_string(), owner: held.owner.clone(), until, fence, boot: sys::boot_id() })
@@ -62,14 +68,14 @@ impl Handle {
     /// # Errors
     ///
     /// [`Error::Config`] if the text is something else, or from another machine or before a reboot: a deadline means
-    /// nothing there.
+    /// nothing there. Always where the system does not tell one boot from another (all but Linux).
     pub fn parse(text: &str) -> Result<Handle, Error> {
         let malformed = || Error::config("handle", "it is not what Handle::reveal wrote");
         let parts: Vec<&str> = text.splitn(8, '\n').collect();
         let [VERSION, boot, until, fence, token, since, label, name] = parts.as_slice() else {
             return Err(malformed());
         };
-        if *boot != sys::boot_id() {
+        if boot.is_empty() || *boot != sys::boot_id() {
             return Err(Error::config("handle", "it comes from another machine, or from before a restart of this one"));
         }
         let number = |s: &str| s.parse::<u64>().map_err(|_| malformed());

@@ -1,7 +1,7 @@
 //! The command line, read by clap.
 
 use crate::duration;
-use crate::exit::{Failure, USAGE};
+use crate::exit::{BUSY, Failure, USAGE};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::time::Duration;
@@ -19,23 +19,23 @@ Examples:
   redleash run -w 10m --ttl 30s deploy/web -- make deploy
   */5 * * * * redleash run -n -E 0 import -- /opt/import.sh
 
-The command gets REDLEASH_NAME and REDLEASH_FENCE (a number that grows with every holder: give it to the resource and
-have it refuse lower ones). REDLEASH_NODES is removed from its environment unless --pass-nodes is given.
+The command runs in a process group of its own. If the lock cannot be renewed, the group gets SIGTERM and then SIGKILL, \
+so that it is dead before the lease ends; also if redleash itself is killed. The lock is released when the command ends; \
+what the command left behind in its group is ended first. A daemon that called setsid(2) has left the group and runs on.
 
-The command runs in a process group of its own. If the lock cannot be renewed, the group gets SIGTERM and then SIGKILL,
-so that it is dead before the lease ends; also if redleash itself is killed. The lock is released when the command ends;
-what it left behind in its group is ended first. A daemon that called setsid(2) has left the group and runs on.";
+The command finds the lock's name in REDLEASH_NAME, and in REDLEASH_FENCE a number that grows with every holder: give it \
+to the resource, and have the resource refuse lower ones.";
 
 /// Runs a command under a lock that all hosts see: what flock does on one host, over independent Redis masters.
 #[derive(Parser)]
-#[command(name = "redleash", version, after_help = AFTER, max_term_width = 100, arg_required_else_help = true)]
+#[command(name = "redleash", version, after_help = AFTER, max_term_width = 120, arg_required_else_help = true)]
 pub(crate) struct Args {
-    #[command(flatten)]
-    pub(crate) masters: MasterArgs,
-
     /// Say more on standard error; -vv what the library does, -vvv every round that was not granted.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
+
+    #[command(flatten)]
+    pub(crate) masters: MasterArgs,
 
     #[command(subcommand)]
     pub(crate) action: Action,
@@ -100,7 +100,7 @@ pub(crate) struct RunArgs {
     pub(crate) wait: Option<Duration>,
 
     /// The exit code when the lock is busy or the waiting time is over, 0 to 255.
-    #[arg(short = 'E', long, default_value = "75", value_name = "CODE")]
+    #[arg(short = 'E', long, default_value_t = BUSY, value_name = "CODE")]
     pub(crate) conflict_exit_code: u8,
 
     /// How much longer than its lease the lock stays taken if its holder vanishes. A clean end leaves no pause.
@@ -121,7 +121,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "D", value_parser = duration::parse)]
     pub(crate) kill_after: Option<Duration>,
 
-    /// What happens to the command when the lock is about to be lost.
+    /// What happens to the command when the lock is about to be lost. kill: SIGTERM, then SIGKILL before the lease ends.
+    /// term: only SIGTERM. warn: only a warning. With the last two it may run beside the next holder.
     #[arg(long, default_value = "kill", value_name = "WHAT")]
     pub(crate) on_lost: OnLost,
 
@@ -140,11 +141,8 @@ pub(crate) struct RunArgs {
 /// What happens to the command when its lock is about to be lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OnLost {
-    /// SIGTERM, and SIGKILL in time before the lease ends.
     Kill,
-    /// SIGTERM only: a command that ignores it may run beside the next holder.
     Term,
-    /// Only a warning: the command may run beside the next holder.
     Warn,
 }
 
@@ -186,11 +184,8 @@ impl Args {
                 std::process::exit(0);
             }
             let run_without_dashes = argv.iter().any(|a| a == "run") && !argv.iter().any(|a| a == "--");
-            let tip = if run_without_dashes {
-                "the command comes after `--`: redleash run NAME -- CMD ARGS"
-            } else {
-                "nothing was started"
-            };
+            let tip =
+                if run_without_dashes { "the command comes after `--`: redleash run NAME -- CMD ARGS" } else { "" };
             Failure::new(USAGE, tip)
         })
     }

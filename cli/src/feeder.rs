@@ -26,7 +26,12 @@ pub(crate) fn until(guard: &LockGuard) -> Option<Moment> {
 }
 
 impl Feeder {
-    pub(crate) fn start(guard: &Arc<LockGuard>, orders: &Arc<Orders>, ttl: Duration, told: Moment) -> io::Result<Feeder> {
+    pub(crate) fn start(
+        guard: &Arc<LockGuard>,
+        orders: &Arc<Orders>,
+        ttl: Duration,
+        told: Moment,
+    ) -> io::Result<Feeder> {
         let (stop, stopped) = bounded(0);
         let (guard, orders) = (guard.clone(), orders.clone());
         let look = (ttl / 20).clamp(Duration::from_millis(10), Duration::from_millis(500));

@@ -4,8 +4,8 @@
 use crate::clock::Moment;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recvmsg,
-    sendmsg,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    recvmsg, sendmsg,
 };
 use std::io::{self, IoSlice, IoSliceMut, Write};
 use std::mem::MaybeUninit;

@@ -25,6 +25,7 @@ mod supervisor;
 mod terminal;
 mod unlock;
 mod waiting;
+mod watch;
 
 use args::{Action, Args};
 use exit::Failure;
@@ -40,7 +41,10 @@ fn main() -> ExitCode {
         _ => {}
     }
     let code = Args::parse_from(&argv).and_then(|args| act(&args)).unwrap_or_else(|failure: Failure| {
-        say::sentence(&failure.sentence);
+        // Empty if clap has said it all.
+        if !failure.sentence.is_empty() {
+            say::sentence(&failure.sentence);
+        }
         failure.code
     });
     code.into()

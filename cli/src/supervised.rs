@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// This program, also after an upgrade has replaced its file.
 #[cfg(target_os = "linux")]
@@ -45,7 +45,7 @@ pub(crate) struct Job<'a> {
 /// See the module.
 pub(crate) struct Supervised {
     process: Child,
-    pub(crate) orders: Orders,
+    pub(crate) orders: Arc<Orders>,
     /// Disconnected when the supervisor is gone.
     pub(crate) reports: Receiver<Report>,
 }
@@ -86,7 +86,7 @@ impl Supervised {
             }
         };
         std::thread::Builder::new().name("redleash-reports".into()).spawn(read)?;
-        Ok(Supervised { process, orders: Orders(Mutex::new(ours)), reports })
+        Ok(Supervised { process, orders: Arc::new(Orders(Mutex::new(ours))), reports })
     }
 
     /// Ends a supervisor that does not do its work: stopped, for example.

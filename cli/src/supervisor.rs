@@ -84,6 +84,7 @@ fn begin(task: &Task<'_>) -> io::Result<Option<Supervisor>> {
     let Some(Order::Until(until)) = Order::parse(line) else { return Ok(None) };
     bytes.drain(..=line.len());
     link.set_nonblocking(true)?;
+    let alarm = Alarm::new()?;
     let spawned = spawn(task, stdin);
     let mut told = &link;
     let pid = match spawned {
@@ -101,7 +102,7 @@ fn begin(task: &Task<'_>) -> io::Result<Option<Supervisor>> {
         link,
         unread: bytes,
         children,
-        alarm: Alarm::new()?,
+        alarm,
         group: pid,
         ending: Ending::new(task.times, task.on_lost, until),
         ended: None,
@@ -145,6 +146,8 @@ struct Supervisor {
 
 impl Supervisor {
     fn work(&mut self) -> io::Result<()> {
+        // Orders may have come together with the first one.
+        self.listen();
         loop {
             self.collect();
             if let Some(ended) = self.ended {
@@ -239,7 +242,9 @@ impl Supervisor {
         self.ending.over();
         if self.on_lost == OnLost::Warn {
             let name = &self.name;
-            say::sentence(&format!("lock {name:?}: the process that holds it is gone; the command goes on without the lock"));
+            say::sentence(&format!(
+                "lock {name:?}: the process that holds it is gone; the command goes on without the lock"
+            ));
         }
     }
 

@@ -110,6 +110,11 @@ fn attempt(
         return Ok(Err(Failed { judgement, round }));
     }
     let held = Held::new(engine, keys, &owner, terms, &round);
+    if engine.is_closed() {
+        // Its timer is gone: nobody would renew it or tell of its end.
+        held.abandon();
+        return Err(Error::Closed);
+    }
     if let Some(counters) = counters {
         let (judgement, round) = match fence::settle(engine, &held, &counters, until) {
             Ok(token) => {

@@ -1,6 +1,7 @@
 //! Connectors: threads that replace broken connections. Callers never connect.
 
 use super::core::Engine;
+use super::timer::Event;
 use crate::protocol::health::{STEADY, reconnect_pause};
 use crate::sys::clock;
 use std::sync::atomic::Ordering;
@@ -16,7 +17,8 @@ impl Engine {
         let engine = Arc::downgrade(self);
         if let Err(e) = self.threads.spawn("connect", move || run(&engine, i)) {
             master.connecting.store(false, Ordering::Release);
-            log::warn!("{}: no thread to connect with: {e}", self.labels[i]);
+            log::warn!("{}: no thread to connect with, trying again: {e}", self.labels[i]);
+            self.timer.enter(clock::now().plus(STEADY), Event::Connect(i));
         }
     }
 
@@ -65,6 +67,9 @@ fn run(engine: &Weak<Engine>, i: usize) {
                     log::debug!("{}: connected", alive.labels[i]);
                     alive.masters[i].steadiness.lock().0 = clock::now();
                     alive.lanes[lane].install(i, pooled);
+                    if alive.is_closed() {
+                        alive.lanes[lane].close();
+                    }
                     alive.reaper.reconnected(&alive, i);
                     alive.progress.notify();
                 }

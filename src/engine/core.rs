@@ -176,6 +176,12 @@ impl Engine {
         error.as_ref().map_or_else(|| "connecting".to_string(), ToString::to_string)
     }
 
+    /// Whether a connected master does not tell its run id.
+    pub(crate) fn has_nameless_master(&self) -> bool {
+        let links = self.lanes.iter().flat_map(|lane| &lane.links);
+        links.filter_map(|link| link.conn()).any(|conn| conn.run_id().is_empty())
+    }
+
     /// Whether this process is the one that built the engine. Asked before any mutex is touched: in a forked child
     /// another thread's mutex may be locked for ever.
     pub(crate) fn is_forked(&self) -> bool {
@@ -240,6 +246,8 @@ impl Drop for Engine {
             std::mem::forget(std::mem::take(&mut self.masters));
             std::mem::forget(self.timer.clone());
             std::mem::forget(std::mem::take(&mut self.watchdogs));
+            std::mem::forget(std::mem::take(&mut self.callbacks));
+            std::mem::forget(std::mem::replace(&mut self.caretakers, Caretakers::new(0)));
         } else {
             self.closed.store(true, Ordering::Release);
             self.timer.stop();

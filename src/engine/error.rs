@@ -88,12 +88,13 @@ pub struct Tally {
 
 impl Tally {
     pub(crate) fn new(round: &Round, quorum: usize, labels: &[String], start: Mono, end: Mono) -> Tally {
-        let report = |(label, answer): (&String, &Option<(Answer, Mono)>)| MasterReport {
+        let silent = |i| Said::Failed(if round.awaits(i) { Cause::TimedOut } else { Cause::Hung }.to_string());
+        let masters = labels.iter().zip(round.answers()).enumerate().map(|(i, (label, answer))| MasterReport {
             master: label.clone(),
             elapsed: answer.as_ref().map(|(_, at)| at.since(start)),
-            said: answer.as_ref().map_or_else(|| Said::Failed(Cause::TimedOut.to_string()), |(a, _)| a.into()),
-        };
-        Tally { quorum, elapsed: end.since(start), masters: labels.iter().zip(round.answers()).map(report).collect() }
+            said: answer.as_ref().map_or_else(|| silent(i), |(a, _)| a.into()),
+        });
+        Tally { quorum, elapsed: end.since(start), masters: masters.collect() }
     }
 
     /// How many masters said yes.

@@ -14,6 +14,7 @@ use crate::sys::sync::Mutex;
 use crate::sys::{clock, entropy};
 use crate::wire::lane::Lane;
 use crate::wire::op::Op;
+use crossbeam_channel::Receiver;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -107,9 +108,28 @@ impl Held {
         self.terms.ttl
     }
 
-    /// What is left of the lease; zero once it is over.
+    /// What is left of the lease; zero once it is over, and from then on.
     pub(crate) fn remaining(&self) -> Duration {
-        if self.engine.is_forked() { Duration::ZERO } else { self.until().since(clock::now()) }
+        if self.engine.is_forked() {
+            return Duration::ZERO;
+        }
+        let left = self.until().since(clock::now());
+        if left.is_zero() { self.confirm_end() } else { left }
+    }
+
+    /// What is left, asked again under the gate, where an extension may just have been counted. If nothing is, the lease is
+    /// lost here and now: a guard that has said so once does not take it back.
+    #[cold]
+    fn confirm_end(&self) -> Duration {
+        let gate = self.gate.lock();
+        let now = clock::now();
+        let left = gate.lease.until().since(now);
+        let state = gate.lease.state(now);
+        drop(gate);
+        if let State::Lost(reason) = state {
+            self.lose(reason);
+        }
+        left
     }
 
     /// Whether the lease is held now: one atomic load, the clock, and the process id.
@@ -190,8 +210,17 @@ impl Held {
         }
     }
 
+    /// The channel that tells of the loss.
+    pub(crate) fn lost_signal(&self) -> &Receiver<Lost> {
+        let forked = self.engine.is_forked().then(|| self.lost_by(Reason::Forked));
+        self.signal.receiver(forked)
+    }
+
     /// Has `callback` called when the lock is lost; soon, if it is already.
     pub(crate) fn on_lost(&self, callback: Callback) {
+        if self.engine.is_forked() {
+            return;
+        }
         if let Some((callback, lost)) = self.signal.on_lost(callback) {
             self.engine.callbacks.call(&self.engine.threads, callback, lost);
         }
@@ -200,12 +229,16 @@ impl Held {
     /// Something is due, says the timer, on whose thread this runs.
     pub(crate) fn due(self: &Arc<Self>) {
         let mut gate = self.gate.lock();
-        gate.timer = None;
+        // The key of this event, or of a newer one that this look makes superfluous.
+        if let Some(key) = gate.timer.take() {
+            self.engine.timer.leave(key);
+        }
         loop {
             match gate.lease.poll(clock::now()) {
                 Todo::Wait(at) => {
                     gate.timer = Some(self.engine.timer.enter(at, Event::Lease(self.this.clone())));
-                    return;
+                    drop(gate);
+                    return self.lose_if_closed();
                 }
                 Todo::Renew => self.engine.watchdogs.renew(&self.engine.threads, self),
                 Todo::Announce(reason) => {
@@ -214,6 +247,13 @@ impl Held {
                 }
                 Todo::Nothing => return,
             }
+        }
+    }
+
+    /// A timer that was stopped meanwhile would tell of nothing any more.
+    fn lose_if_closed(&self) {
+        if self.engine.is_closed() {
+            self.lose(Reason::Closed);
         }
     }
 
@@ -248,11 +288,13 @@ impl Held {
         let (reached, taken, gone) = round.look(|a, _| (a.reached(), a.taken(), a.gone()));
         if reached {
             let mut gate = self.gate.lock();
-            if gate.lease.extended(extension, round.end) {
+            // The clock once more, under the gate: what `check` has called lost stays lost.
+            if gate.lease.extended(extension, clock::now()) {
                 self.until.store(gate.lease.until().nanos(), Ordering::Release);
                 self.replan(&mut gate);
                 drop(gate);
                 *self.votes.lock() = round.op;
+                self.lose_if_closed();
                 return Ok(());
             }
             drop(gate);
@@ -268,6 +310,7 @@ impl Held {
         gate.lease.extension_failed(round.end, entropy::bits());
         self.replan(&mut gate);
         drop(gate);
+        self.lose_if_closed();
         let tally = round.tally(&self.engine);
         log::warn!("lock {:?}: not renewed, trying again until the lease ends: {tally}", self.keys.name);
         Err(Error::NoQuorum(tally))
@@ -275,6 +318,9 @@ impl Held {
 
     /// Votes beyond the quorum in the last round that was granted, late ones included.
     pub(crate) fn margin(&self) -> usize {
+        if self.engine.is_forked() {
+            return 0;
+        }
         let votes = self.votes.lock().round.lock().yes();
         votes.saturating_sub(self.engine.settings.quorum.votes())
     }
@@ -393,7 +439,6 @@ impl Held {
 
     /// Gives the lease up on our side without releasing it on the masters: somebody else adopts it.
     pub(crate) fn hand_out(&self) -> Result<(), Error> {
-        self.check()?;
         let now = clock::now();
         let mut gate = self.gate.lock();
         let before = gate.lease.release(now);

@@ -69,6 +69,10 @@ impl Engine {
         match judgement {
             Judgement::Granted => {
                 let held = Held::new(self, keys, &owner, terms, &round);
+                if self.is_closed() {
+                    held.abandon();
+                    return Err(Error::Closed);
+                }
                 if let Some(token) = fence {
                     held.remember_fence(token);
                 }

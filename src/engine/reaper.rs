@@ -2,8 +2,8 @@
 
 use super::core::Engine;
 use super::timer::Event;
-use crate::protocol::Mono;
 use crate::protocol::reap::{CAPACITY, next_attempt};
+use crate::protocol::{Mono, Operation};
 use crate::sys::clock;
 use crate::sys::sync::Mutex;
 use crate::wire::op::Op;
@@ -17,6 +17,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 struct Orphan {
     op: Arc<Op>,
+    since: Mono,
     due: Mono,
     key_ends: Mono,
 }
@@ -47,7 +48,7 @@ impl Reaper {
             return;
         };
         self.kept.fetch_add(1, Ordering::Relaxed);
-        self.orphans[i].lock().push(Orphan { op: op.clone(), due, key_ends });
+        self.orphans[i].lock().push(Orphan { op: op.clone(), since: now, due, key_ends });
         engine.timer.enter(due, Event::Reap(i));
     }
 
@@ -75,12 +76,20 @@ impl Engine {
     pub(crate) fn reap_due(&self, i: usize) {
         let now = clock::now();
         let mut orphans = self.reaper.orphans[i].lock();
-        let mut due: Vec<Orphan> = orphans.extract_if(.., |o| o.due <= now).take(BATCH).collect();
-        let more = orphans.iter().any(|o| o.due <= now);
+        let over = orphans.extract_if(.., |o| o.key_ends <= now).count();
+        // Without a connection a try would be wasted: it is due again when there is one.
+        let ready = |o: &Orphan| o.due <= now && self.lane(&o.op.command.keys).links[i].conn().is_some();
+        let mut due: Vec<Orphan> = orphans.extract_if(.., |o| ready(o)).take(BATCH).collect();
+        let more = orphans.iter().any(ready);
         drop(orphans);
-        for Orphan { op, key_ends, .. } in due.drain(..) {
-            self.reaper.kept.fetch_sub(1, Ordering::Relaxed);
-            let mut again = Op::new(op.command.clone(), self.settings.quorum, 1 << i, false);
+        self.reaper.kept.fetch_sub(over + due.len(), Ordering::Relaxed);
+        self.reaper.left_to_ttl.fetch_add(over as u64, Ordering::Relaxed);
+        for Orphan { op, since, key_ends, .. } in due.drain(..) {
+            let mut command = op.command.clone();
+            if let Operation::Release { keep } = &mut command.operation {
+                *keep = keep.saturating_sub(now.since(since));
+            }
+            let mut again = Op::new(command, self.settings.quorum, 1 << i, false);
             again.tries = op.tries + 1;
             again.key_ends = Some(key_ends);
             self.lane(&op.command.keys).post(Arc::new(again));

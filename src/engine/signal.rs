@@ -26,10 +26,15 @@ struct State {
 }
 
 impl Signal {
-    /// The receiver: one message when the lock is lost, disconnected when it is released.
-    pub(crate) fn receiver(&self) -> &Receiver<Lost> {
+    /// The receiver: one message when the lock is lost, disconnected when it is released. In a forked child it is lost
+    /// already, and no mutex of the parent's is touched.
+    pub(crate) fn receiver(&self, forked: Option<Lost>) -> &Receiver<Lost> {
         self.receiver.get_or_init(|| {
             let (sender, receiver) = bounded(1);
+            if let Some(lost) = forked {
+                let _ = sender.try_send(lost);
+                return receiver;
+            }
             let mut state = self.state.lock();
             if let Some(lost) = &state.fired {
                 let _ = sender.try_send(lost.clone());

@@ -19,6 +19,8 @@ pub(crate) enum Event {
     Care(usize, u64),
     /// Releases for a master that were not delivered.
     Reap(usize),
+    /// A connector could not be started.
+    Connect(usize),
     /// Connections may have been closed while they were idle.
     Sweep,
 }
@@ -117,6 +119,11 @@ fn handle(engine: &Weak<Engine>, event: Event) {
         Event::Care(lane, leads) => {
             if let Some(engine) = engine.upgrade() {
                 engine.care_due(lane, leads);
+            }
+        }
+        Event::Connect(i) => {
+            if let Some(engine) = engine.upgrade() {
+                engine.connect(i);
             }
         }
         Event::Sweep => {

@@ -193,9 +193,20 @@ impl Round {
         self.decided
     }
 
-    /// Whether the attempt behind this round still goes on: only then may a command be sent again.
+    /// Whether the attempt behind this round still goes on.
     pub fn is_open(&self) -> bool {
         self.open
+    }
+
+    /// Whether a command of this round may be sent again: not once it is decided, for then its value may be released or
+    /// undone, and what is sent again would come behind that.
+    pub fn may_be_sent_again(&self) -> bool {
+        self.open && !self.decided
+    }
+
+    /// Whether master `i` is still waited for.
+    pub fn awaits(&self, i: usize) -> bool {
+        self.awaited >> i & 1 == 1
     }
 
     /// Ends the attempt behind this round: nothing of it is sent again.

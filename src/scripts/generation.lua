@@ -18,11 +18,12 @@ local function refusal()
   local now = now_us()
   local run, ready, block
   if g then run, ready, block = string.match(g, '^(%x*):(%d+):(.+):%x+$') end
+  -- another deployment first: a restart with its data must not be judged by our, maybe shorter, longest lease
+  if run and block ~= ARGV[4] then return {-4, block} end
   if not run or (ARGV[3] ~= '' and run ~= ARGV[3]) then
     redis.call('SET', KEYS[3], ARGV[3] .. ':' .. string.format('%.0f', now + ARGV[6]) .. ':' .. ARGV[4] .. ':' .. ARGV[5])
     return {-1, math.ceil(ARGV[6] / 1000)}
   end
-  if block ~= ARGV[4] then return {-4, block} end
   if now < tonumber(ready) then return {-1, math.ceil((tonumber(ready) - now) / 1000)} end
   settled = g
   return nil

@@ -62,6 +62,23 @@ struct Outgoing {
     known: u32,
 }
 
+/// What a pass over the masters has brought about.
+#[derive(Default)]
+pub(super) struct Woken {
+    pub(super) threads: Vec<Thread>,
+    /// A round was decided by something else than a reply.
+    decided: bool,
+}
+
+impl Woken {
+    pub(super) fn unpark(&mut self) {
+        for thread in self.threads.drain(..) {
+            thread.unpark();
+        }
+        self.decided = false;
+    }
+}
+
 struct Writer {
     encoder: Encoder,
     outgoing: Vec<Outgoing>,
@@ -139,7 +156,7 @@ impl Lane {
 
     /// Writes what is queued, if nobody else is writing; whoever is, writes this too.
     pub(crate) fn flush(&self) {
-        let mut woken = Vec::new();
+        let mut woken = Woken::default();
         loop {
             let Some(mut writer) = self.writer.try_lock() else { break };
             loop {
@@ -157,12 +174,14 @@ impl Lane {
                 break;
             }
         }
-        for thread in woken {
-            thread.unpark();
+        if woken.decided {
+            // Whoever waited for that will not read, and the other masters' answers are still to come.
+            self.attend();
         }
+        woken.unpark();
     }
 
-    fn write_batch(&self, writer: &mut Writer, batch: &[Job], woken: &mut Vec<Thread>) {
+    fn write_batch(&self, writer: &mut Writer, batch: &[Job], woken: &mut Woken) {
         let now = clock::now();
         let Writer { encoder, outgoing, entries, .. } = writer;
         for (i, (link, out)) in self.links.iter().zip(outgoing).enumerate() {
@@ -186,13 +205,14 @@ impl Lane {
                     Job::Resend(op, to) if *to == i => (op, true),
                     _ => continue,
                 };
-                // Proof obligation: what is sent again belongs to an attempt that still lives, so it stands before the
-                // attempt's undo on this connection. A release may be sent at any time: its value is not used again.
-                if resent && !op.round.lock().is_open() && !op.command.operation.is_release() {
+                // Proof obligation: what is sent again belongs to a round that is neither decided nor given up, so it
+                // stands before the undo or the release of its value on this connection. A release may be sent at any
+                // time: its value is not used again.
+                if resent && !op.round.lock().may_be_sent_again() && !op.command.operation.is_release() {
                     continue;
                 }
                 if !awaited && op.round.lock().do_not_await(i) && op.awaited {
-                    woken.extend(self.seat.finish(op));
+                    self.finish(op, woken);
                 }
                 let expect = encode(encoder, op, &peer, resent, out);
                 entries.push(Entry { op: op.clone(), expect, sent: now });
@@ -211,7 +231,7 @@ impl Lane {
     }
 
     /// Writes what the socket takes; the rest waits until the leader sees it writable.
-    fn push_out(&self, i: usize, link: &Link, out: &mut Outgoing, conn: &super::conn::Conn, woken: &mut Vec<Thread>) {
+    fn push_out(&self, i: usize, link: &Link, out: &mut Outgoing, conn: &super::conn::Conn, woken: &mut Woken) {
         while out.at < out.bytes.len() {
             match conn.send(&out.bytes[out.at..]) {
                 Ok(0) => return self.fail(i, conn.id(), Cause::Broken("it takes no more bytes".into()), woken),
@@ -237,7 +257,7 @@ impl Lane {
     }
 
     /// Answers for a master that is down.
-    fn refuse(&self, i: usize, batch: &[Job], now: Mono, woken: &mut Vec<Thread>) {
+    fn refuse(&self, i: usize, batch: &[Job], now: Mono, woken: &mut Woken) {
         let mut reason = None;
         for job in batch {
             let op = match job {
@@ -250,17 +270,27 @@ impl Lane {
         }
     }
 
-    fn deliver_failure(&self, i: usize, op: &Arc<Op>, cause: Cause, now: Mono, woken: &mut Vec<Thread>) {
+    fn deliver_failure(&self, i: usize, op: &Arc<Op>, cause: Cause, now: Mono, woken: &mut Woken) {
         if op.command.operation.is_release() {
             self.hooks.undelivered(i, op);
         }
         if op.answer(i, Answer::Failed(cause), now) {
-            woken.extend(self.seat.finish(op));
+            self.finish(op, woken);
+        }
+    }
+
+    /// Wakes whose round was decided by something else than a reply.
+    fn finish(&self, op: &Arc<Op>, woken: &mut Woken) {
+        woken.decided = true;
+        match self.seat.finish(op) {
+            Some(thread) => woken.threads.push(thread),
+            // It may be the leader, in its poll.
+            None => self.wake.signal(),
         }
     }
 
     /// Closes connection `conn_id` to master `i` and answers for it.
-    pub(super) fn fail(&self, i: usize, conn_id: u64, cause: Cause, woken: &mut Vec<Thread>) {
+    pub(super) fn fail(&self, i: usize, conn_id: u64, cause: Cause, woken: &mut Woken) {
         let Some(entries) = self.links[i].give_up(conn_id) else { return };
         log::debug!("master {i}: connection closed: {cause}");
         let now = clock::now();
@@ -315,15 +345,13 @@ impl Lane {
 
     /// Gives up every connection; for the end of a client.
     pub(crate) fn close(&self) {
-        let mut woken = Vec::new();
+        let mut woken = Woken::default();
         for (i, link) in self.links.iter().enumerate() {
             if let Some(conn) = link.conn() {
                 self.fail(i, conn.id(), Cause::Down("the client is closed".into()), &mut woken);
             }
         }
-        for thread in woken {
-            thread.unpark();
-        }
+        woken.unpark();
     }
 
     /// Gives the lead on, or leaves the seat empty.

@@ -1,7 +1,7 @@
 //! The reading half of a lane: one leader polls all sockets and gives each reply to the round it belongs to.
 
 use super::conn::Conn;
-use super::lane::Lane;
+use super::lane::{Lane, Woken};
 use super::link::Replied;
 use super::op::Op;
 use super::reply::{Replies, Stop};
@@ -9,7 +9,6 @@ use super::seat::Awaited;
 use crate::protocol::health::give_up;
 use crate::protocol::{Answer, Cause, Mono};
 use crate::sys::clock;
-use crate::sys::shim::Thread;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::sync::Arc;
@@ -28,7 +27,7 @@ pub(crate) struct Reader {
     sources: Vec<Source>,
     epoch: u64,
     buffer: Vec<u8>,
-    woken: Vec<Thread>,
+    woken: Woken,
     next_check: Mono,
 }
 
@@ -38,7 +37,7 @@ impl Reader {
             sources: Vec::with_capacity(n),
             epoch: 0,
             buffer: vec![0; 16 * 1024],
-            woken: Vec::with_capacity(16),
+            woken: Woken::default(),
             next_check: Mono::ZERO,
         }
     }
@@ -96,7 +95,7 @@ impl Lane {
             return;
         }
         let _lead = Lead(self);
-        let mut woken = Vec::new();
+        let mut woken = Woken::default();
         for (i, link) in self.links.iter().enumerate() {
             // Asked in this order: a request sent in between owes an answer that only we could read now.
             if let Some(conn) = link.conn()
@@ -106,17 +105,11 @@ impl Lane {
                 self.fail(i, conn.id(), Cause::Broken("closed by the server while idle".into()), &mut woken);
             }
         }
-        for thread in woken {
-            thread.unpark();
-        }
+        woken.unpark();
     }
 
     /// One poll, and what it brings.
     fn turn(&self, reader: &mut Reader, mine: Option<&Arc<Op>>, deadline: Mono, now: Mono) -> Mono {
-        if now >= reader.next_check {
-            reader.next_check = now.plus(self.config.connection_limit / 8);
-            self.close_overdue(now, &mut reader.woken);
-        }
         reader.refresh(self);
         let limit = deadline.min(reader.next_check).since(now);
         let (ready, writable) = self.poll(reader, limit);
@@ -127,12 +120,15 @@ impl Lane {
                 flush |= self.read(reader, k, mine, now);
             }
         }
+        if now >= reader.next_check {
+            // After the reading: a connection whose answers lie in its buffer is not overdue.
+            reader.next_check = now.plus(self.config.connection_limit / 8);
+            self.close_overdue(now, &mut reader.woken);
+        }
         if flush {
             self.flush();
         }
-        for thread in reader.woken.drain(..) {
-            thread.unpark();
-        }
+        reader.woken.unpark();
         now
     }
 
@@ -179,7 +175,7 @@ impl Lane {
                         Replied::Half => true,
                         Replied::Answer(op, answer) => {
                             let sane = answer != Answer::Failed(Cause::Nonsense);
-                            woken.extend(self.deliver(i, &op, answer, now, mine));
+                            woken.threads.extend(self.deliver(i, &op, answer, now, mine));
                             sane
                         }
                         Replied::NoScript(op) => {
@@ -205,7 +201,7 @@ impl Lane {
     }
 
     /// Closes connections that owe an answer for longer than their own limit.
-    fn close_overdue(&self, now: Mono, woken: &mut Vec<Thread>) {
+    fn close_overdue(&self, now: Mono, woken: &mut Woken) {
         for (i, link) in self.links.iter().enumerate() {
             if give_up(link.oldest(), now, self.config.connection_limit)
                 && let Some(conn) = link.conn()

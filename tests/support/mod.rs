@@ -131,7 +131,9 @@ pub fn lock_keys(master: &Server) -> usize {
 /// Waits until no master has the key of any lock.
 #[track_caller]
 pub fn no_keys_left(masters: &[Server]) {
-    eventually("no lock key on any master", || masters.iter().all(|m| lock_keys(m) == 0));
+    let gone = servers::wait_until(SOON, || masters.iter().all(|m| lock_keys(m) == 0));
+    let left = masters.iter().map(|m| m.command(&["KEYS", "rl:L:*"]).unwrap());
+    assert!(gone, "there are keys left: {:?}", left.map(|keys| keys.items().to_vec()).collect::<Vec<_>>());
 }
 
 /// Puts a key of somebody else's in the way, which no client may touch.

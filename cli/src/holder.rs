@@ -1,0 +1,40 @@
+//! Who holds a lock, in words.
+
+use crate::clock::{date, wall_ms};
+use crate::duration::rough;
+use redleash::{MasterStatus, Status};
+use std::time::Duration;
+
+/// `web1 pid 4242 pg_dump since 2026-11-21 10:31:05 UTC (3 min)`; the time is by the holder's clock.
+pub(crate) fn words(master: &MasterStatus) -> String {
+    let label = master.holder.as_deref().unwrap_or("nobody");
+    match master.since_ms {
+        Some(since) => {
+            let for_ms = wall_ms().saturating_sub(since);
+            format!("{label} since {} ({})", date(since), rough(Duration::from_millis(for_ms)))
+        }
+        None => label.to_string(),
+    }
+}
+
+/// The entry of one master that names the holder that most masters name.
+pub(crate) fn found(status: &Status) -> Option<&MasterStatus> {
+    let same = |m: &MasterStatus| {
+        status.masters.iter().filter(|o| o.holder == m.holder && o.fingerprint == m.fingerprint).count()
+    };
+    status.masters.iter().filter(|m| m.holder.is_some()).max_by_key(|m| same(m))
+}
+
+/// `web1 pid 4242 pg_dump since ... on 10.0.0.1:6379, 10.0.0.2:6379`; `None` if no master names anybody.
+pub(crate) fn with_masters(status: &Status) -> Option<String> {
+    let holder = found(status)?;
+    let masters = status.masters.iter().filter(|m| m.holder == holder.holder && m.fingerprint == holder.fingerprint);
+    let masters: Vec<&str> = masters.map(|m| m.master.as_str()).collect();
+    Some(format!("{} on {}", words(holder), masters.join(", ")))
+}
+
+/// What every master says, in one line: `10.0.0.1:6379: free; 10.0.0.2:6379: timed out`.
+pub(crate) fn all_masters(status: &Status) -> String {
+    let said = |m: &MasterStatus| format!("{}: {m}", m.master);
+    status.masters.iter().map(said).collect::<Vec<_>>().join("; ")
+}

@@ -1,0 +1,26 @@
+//! `redleash init`: settles a new deployment.
+
+use crate::args::MasterArgs;
+use crate::exit::{CONFIG, Failure, NO_QUORUM};
+use crate::nodes;
+use crate::say;
+use redleash::Error;
+
+pub(crate) fn init(masters: &MasterArgs) -> Result<u8, Failure> {
+    let client = nodes::client(masters)?;
+    match client.init() {
+        Ok(report) => {
+            say::result(&report.to_string());
+            Ok(0)
+        }
+        Err(Error::NoQuorum(tally)) => Err(Failure::new(
+            NO_QUORUM,
+            format!("init needs every master, and changed nothing: {tally}; try again when all answer"),
+        )),
+        Err(error @ Error::NotBlank(_)) => Err(Failure::new(
+            CONFIG,
+            format!("{error}; masters that were settled need no init, others wait for max-lease"),
+        )),
+        Err(error) => Err(nodes::unfit(&error)),
+    }
+}

@@ -1,0 +1,44 @@
+//! The one quiet line while redleash waits on a terminal.
+
+use crate::terminal::{Terminal, columns};
+use rustix::termios::isatty;
+use std::io::{self, Write};
+
+/// Written over at each update, and wiped out in the end. Nothing if standard error is no terminal, or another job has it.
+pub(crate) struct Line {
+    shown: bool,
+    enabled: bool,
+}
+
+impl Line {
+    pub(crate) fn new(terminal: Option<&Terminal>) -> Line {
+        Line { shown: false, enabled: isatty(io::stderr()) && terminal.is_none_or(Terminal::is_ours) }
+    }
+
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.enabled
+    }
+
+    pub(crate) fn show(&mut self, text: &str) {
+        if self.enabled {
+            self.shown = true;
+            let room = columns(io::stderr()).saturating_sub(1);
+            // One that wraps could not be written over.
+            let text: String = text.chars().take(room).collect();
+            write(&format!("\r\x1b[K{text}"));
+        }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        if self.shown {
+            write("\r\x1b[K");
+        }
+    }
+}
+
+fn write(text: &str) {
+    let mut err = io::stderr().lock();
+    let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
+}

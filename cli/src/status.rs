@@ -1,0 +1,72 @@
+//! `redleash status`: who holds a lock, as every master sees it.
+
+use crate::args::{MasterArgs, StatusArgs};
+use crate::exit::{Failure, NO_QUORUM};
+use crate::holder;
+use crate::nodes;
+use crate::say;
+use redleash::{MasterStatus, Status};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+pub(crate) fn status(masters: &MasterArgs, args: &StatusArgs) -> Result<u8, Failure> {
+    let client = nodes::client(masters)?;
+    let status = client.status(&args.name).map_err(|e| Failure::of(&args.name, &e))?;
+    say::result(&if args.json { json(&status).to_string() } else { text(&status) });
+    if answered(&status) >= status.quorum {
+        return Ok(0);
+    }
+    let (name, masters) = (&args.name, holder::all_masters(&status));
+    Err(Failure::new(NO_QUORUM, format!("lock {name:?}: too few masters answer to tell who holds it ({masters})")))
+}
+
+fn answered(status: &Status) -> usize {
+    status.masters.iter().filter(|m| m.failure.is_none()).count()
+}
+
+/// `held`, `free`, or `unclear`: too few masters agree, as for a moment while two try to acquire.
+fn state(status: &Status) -> &'static str {
+    let free = status.masters.iter().filter(|m| m.failure.is_none() && m.holder.is_none()).count();
+    if status.holder().is_some() {
+        "held"
+    } else if free >= status.quorum {
+        "free"
+    } else {
+        "unclear"
+    }
+}
+
+fn text(status: &Status) -> String {
+    let head = match (state(status), holder::found(status)) {
+        ("held", Some(master)) => format!("{:?} is held by {}", status.name, holder::words(master)),
+        ("free", _) => format!("{:?} is free", status.name),
+        _ => format!("{:?}: no quorum of {} masters agrees on a holder", status.name, status.quorum),
+    };
+    let lines = status.masters.iter().map(|m| format!("\n  {}: {m}", m.master));
+    std::iter::once(head).chain(lines).collect()
+}
+
+fn json(status: &Status) -> Value {
+    json!({
+        "name": status.name,
+        "state": state(status),
+        "holder": status.holder(),
+        "quorum": status.quorum,
+        "masters": status.masters.iter().map(master).collect::<Vec<_>>(),
+    })
+}
+
+fn master(m: &MasterStatus) -> Value {
+    let ms = |d: Option<Duration>| d.map(|d| d.as_millis() as u64);
+    json!({
+        "master": m.master,
+        "failure": m.failure,
+        "holder": m.holder,
+        "token_hash": m.fingerprint,
+        "since_ms": m.since_ms,
+        "ttl_ms": ms(m.ttl),
+        "fence": m.fence,
+        "generation": m.generation,
+        "quarantined_for_ms": ms(m.quarantined_for),
+    })
+}

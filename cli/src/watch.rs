@@ -1,0 +1,227 @@
+//! While the command runs: signals go to it, losses end it, the terminal goes around.
+
+use crate::args::OnLost;
+use crate::clock::Moment;
+use crate::holder;
+use crate::link::{Ended, Order, Report};
+use crate::run::how;
+use crate::say;
+use crate::supervised::Supervised;
+use crate::terminal::Terminal;
+use redleash::crossbeam_channel::{Receiver, RecvTimeoutError, never, select, tick};
+use redleash::{Client, LockGuard, State};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, Signal, WaitOptions, kill_current_process_group, kill_process_group, test_kill_process_group, waitpgid,
+};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGKILL, SIGTTIN, SIGTTOU};
+use std::time::Duration;
+
+/// How often the supervisor is looked after.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long a signal that continues us may take to be heard of.
+const CONTINUED: Duration = Duration::from_millis(200);
+/// How long a killed group may take to be gone.
+const GONE: Duration = Duration::from_secs(2);
+
+/// What became of the command.
+pub(crate) enum Outcome {
+    Ended(Ended),
+    /// The lock was lost; one sentence.
+    Lost(String),
+    NotStarted(String),
+}
+
+/// See the module.
+pub(crate) struct Watch<'a> {
+    pub(crate) client: &'a Client,
+    pub(crate) guard: &'a LockGuard,
+    pub(crate) signals: &'a Receiver<i32>,
+    pub(crate) terminal: Option<&'a Terminal>,
+    pub(crate) on_lost: OnLost,
+    pub(crate) max_hold: bool,
+    pub(crate) verbose: bool,
+}
+
+/// What is known of the command so far.
+#[derive(Default)]
+struct Seen {
+    group: Option<Pid>,
+    ended: Option<Ended>,
+    not_started: Option<String>,
+    /// Why the lock is lost or about to be.
+    lost: Option<String>,
+    /// We had to do the supervisor's work.
+    helped: bool,
+}
+
+impl Watch<'_> {
+    pub(crate) fn run(&self, supervised: &mut Supervised) -> Outcome {
+        let mut seen = Seen::default();
+        let name = self.guard.name();
+        let mut lost = self.guard.lost().clone();
+        let look = tick(LOOK);
+        loop {
+            select! {
+                recv(supervised.reports) -> report => match report {
+                    Ok(report) => self.hear(supervised, report, &mut seen),
+                    Err(_) => break,
+                },
+                recv(self.signals) -> signal => {
+                    if let Ok(signal) = signal {
+                        supervised.orders.send(&Order::Signal(signal));
+                    }
+                }
+                recv(lost) -> news => {
+                    if let Ok(news) = news {
+                        supervised.orders.send(&Order::Lost);
+                        self.lose(&news.to_string(), &mut seen);
+                    }
+                    lost = never();
+                }
+                recv(look) -> _ => self.look_after(supervised, &mut seen),
+            }
+        }
+        if seen.ended.is_none() && seen.not_started.is_none() {
+            self.without_supervisor(&mut seen);
+        }
+        supervised.wait();
+        if let (Some(terminal), Some(group)) = (self.terminal, seen.group) {
+            terminal.take_back(group);
+            if matches!(seen.ended, Some(Ended::Signal(_))) {
+                terminal.restore_modes();
+            }
+        }
+        match (seen.not_started, seen.lost, seen.ended) {
+            (Some(why), _, _) => Outcome::NotStarted(why),
+            (None, Some(why), ended) => {
+                let ended =
+                    ended.map_or_else(|| "is out of sight".to_string(), |ended| format!("ended: {}", how(ended)));
+                Outcome::Lost(format!("{why}; the command {ended}"))
+            }
+            (None, None, Some(ended)) => Outcome::Ended(ended),
+            (None, None, None) => Outcome::NotStarted(format!("the supervisor of {name:?} ended")),
+        }
+    }
+
+    fn hear(&self, supervised: &Supervised, report: Report, seen: &mut Seen) {
+        let name = self.guard.name();
+        match report {
+            Report::Started(pid) => seen.group = Pid::from_raw(pid),
+            Report::Failed(why) => seen.not_started = Some(why),
+            Report::Stopped(signal) => self.stopped(supervised, signal, seen),
+            Report::Ending => self.end_is_near(seen),
+            Report::Left => say::sentence(&format!(
+                "lock {name:?}: the command ended and left processes in its group behind; they are ended before the lock is \
+                 released (a daemon leaves the group with setsid)"
+            )),
+            Report::Remains => say::sentence(&format!(
+                "lock {name:?}: not even SIGKILL ended all processes of the command; look for one that hangs in the kernel"
+            )),
+            Report::Ended(ended) => seen.ended = Some(ended),
+        }
+    }
+
+    /// The supervisor ends the command, because the lease was not renewed.
+    fn end_is_near(&self, seen: &mut Seen) {
+        let why = match self.guard.state() {
+            State::Held if self.max_hold => "the longest permitted hold (--max-hold) is over".to_string(),
+            State::Lost(reason) => reason.to_string(),
+            _ => "the lease ends soon, and no renewal reached a quorum".to_string(),
+        };
+        self.lose(&format!("lock {:?} is lost: {why}", self.guard.name()), seen);
+    }
+
+    /// Keeps the first reason, with what the masters say at that moment.
+    fn lose(&self, why: &str, seen: &mut Seen) {
+        if seen.lost.is_some() {
+            return;
+        }
+        let masters = match self.client.status(self.guard.name()) {
+            Ok(status) => holder::all_masters(&status),
+            Err(error) => error.to_string(),
+        };
+        let why = format!("{why} ({masters})");
+        if self.on_lost == OnLost::Warn {
+            say::sentence(&format!("{why}; the command goes on without it (--on-lost warn)"));
+        } else if self.verbose {
+            say::sentence(&format!("{why}; ending the command"));
+        }
+        seen.lost = Some(why);
+    }
+
+    /// A supervisor that is stopped does not end the command: then we do.
+    fn look_after(&self, supervised: &mut Supervised, seen: &mut Seen) {
+        let over = crate::feeder::until(self.guard).is_none_or(|until| until.since(Moment::now()) < 2 * LOOK);
+        let Some(group) = seen.group.filter(|_| over && self.on_lost == OnLost::Kill) else { return };
+        if seen.ended.is_none() && !seen.helped {
+            seen.helped = true;
+            let _ = kill_process_group(group, Signal::KILL);
+            // The command is dead, so its supervisor has nothing to do that is worth waiting for.
+            supervised.kill();
+        }
+    }
+
+    /// The supervisor was killed: the command with it, its group by us.
+    fn without_supervisor(&self, seen: &mut Seen) {
+        let Some(group) = seen.group else { return };
+        let _ = kill_process_group(group, Signal::KILL);
+        let start = Moment::now();
+        // Its processes are our children now, or somebody else's who collects them.
+        while test_kill_process_group(group) != Err(Errno::SRCH) && Moment::now().since(start) < GONE {
+            if !matches!(waitpgid(group, WaitOptions::NOHANG), Ok(Some(_))) {
+                let _ = never::<()>().recv_timeout(Duration::from_millis(5));
+            }
+        }
+        seen.ended = Some(Ended::Signal(SIGKILL));
+        if !seen.helped {
+            let name = self.guard.name();
+            say::sentence(&format!("lock {name:?}: the supervisor was killed, so the command was ended"));
+        }
+    }
+
+    /// The command was stopped. By the terminal: then we are stopped too, as one job, and the shell has its prompt; nobody
+    /// renews the lock meanwhile, so the supervisor ends the command if it is not continued in time. By somebody else: it
+    /// stands still and keeps the lock.
+    fn stopped(&self, supervised: &Supervised, signal: i32, seen: &Seen) {
+        let (Some(terminal), Some(group)) = (self.terminal, seen.group) else { return };
+        let wants = signal == SIGTTIN || signal == SIGTTOU;
+        if wants && terminal.is_ours() {
+            terminal.give(group);
+            return supervised.orders.send(&Order::Signal(SIGCONT));
+        }
+        if !wants && !terminal.has(group) {
+            return;
+        }
+        terminal.take_back(group);
+        if terminal.is_ours() {
+            let (name, left) = (self.guard.name(), self.guard.remaining().as_secs());
+            say::sentence(&format!(
+                "lock {name:?} is not renewed while suspended: it ends in {left} s, and the command before"
+            ));
+        }
+        // SIGTTOU is blocked here, and stops nobody.
+        let _ = kill_current_process_group(if signal == SIGTTIN { Signal::TTIN } else { Signal::TSTP });
+        // Stopped and continued; or never stopped, because nobody is there to continue us.
+        let continued = self.is_continued(supervised);
+        if terminal.is_ours() {
+            terminal.give(group);
+        } else if wants && !continued {
+            // As the kernel does with a group that nobody can continue.
+            supervised.orders.send(&Order::Signal(SIGHUP));
+        }
+        supervised.orders.send(&Order::Signal(SIGCONT));
+    }
+
+    /// Whether we were just continued; hands on what else comes.
+    fn is_continued(&self, supervised: &Supervised) -> bool {
+        let end = Moment::now().plus(CONTINUED);
+        loop {
+            match self.signals.recv_timeout(end.since(Moment::now())) {
+                Ok(SIGCONT) => return true,
+                Ok(signal) => supervised.orders.send(&Order::Signal(signal)),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return false,
+            }
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! status, init and unlock.
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+mod support;
+
+use redleash::Client;
+use serde_json::Value;
+use support::pty::Terminal;
+use support::servers::{self, Cluster};
+use support::{bench, done, ms, redleash};
+
+#[test]
+fn status_in_words_and_in_json() {
+    let Some(bench) = bench(3) else { return };
+    let status = |json: bool| {
+        let args: &[&str] = if json { &["status", "--json", "x"] } else { &["status", "x"] };
+        let done = done(&mut bench.redleash(args));
+        assert_eq!((done.code(), done.err.as_str()), (0, ""));
+        done.out
+    };
+    assert!(status(false).starts_with("\"x\" is free\n"));
+    let json: Value = serde_json::from_str(&status(true)).unwrap();
+    assert_eq!((&json["state"], &json["holder"]), (&"free".into(), &Value::Null));
+    let held = bench.hold("x");
+    let text = status(false);
+    assert!(text.starts_with("\"x\" is held by test bench since 20"), "{text}");
+    assert_eq!(text.lines().count(), 4, "one line for each master: {text}");
+    let json: Value = serde_json::from_str(&status(true)).unwrap();
+    assert_eq!((&json["state"], &json["holder"], &json["name"]), (&"held".into(), &"test bench".into(), &"x".into()));
+    assert_eq!((json["masters"].as_array().unwrap().len(), json["quorum"].as_u64()), (3, Some(2)));
+    assert!(json["masters"][0]["ttl_ms"].as_u64().unwrap() > 0);
+    drop(held);
+}
+
+#[test]
+fn status_without_a_quorum_is_69() {
+    let Some(bench) = bench(3) else { return };
+    bench.masters[0].kill();
+    assert_eq!(done(&mut bench.redleash(&["status", "x"])).code(), 0);
+    bench.masters[1].kill();
+    let port = bench.masters[1].port().to_string();
+    let done = done(&mut bench.redleash(&["status", "--json", "x"]));
+    done.expect(69, &["\"x\"", &port]);
+    let json: Value = serde_json::from_str(&done.out).unwrap();
+    assert_eq!(json["state"], "unclear");
+}
+
+#[test]
+fn init_settles_new_masters_once() {
+    if servers::skipped() {
+        return;
+    }
+    let masters = Cluster::start(3).unwrap();
+    let with = |args: &[&str]| done(redleash(args).env("REDLEASH_NODES", masters.urls().join(",")));
+    with(&["run", "-n", "x", "--", "true"]).expect(69, &["quarantine", "init"]);
+    for master in masters.iter() {
+        master.command(&["FLUSHALL"]).unwrap();
+    }
+    masters[2].kill();
+    with(&["init"]).expect(69, &["every master", &masters[2].port().to_string()]);
+    masters[2].restart_empty().unwrap();
+    let done = with(&["init"]);
+    assert_eq!(done.code(), 0, "{done:?}");
+    assert!(done.out.contains("3 masters settled") && done.out.contains("60s"), "{done:?}");
+    with(&["run", "-n", "x", "--", "true"]).expect(0, &[]);
+    with(&["init"]).expect(78, &["has a generation already"]);
+    with(&["--max-lease", "30s", "run", "-n", "x", "--", "true"]).expect(78, &["max_lease"]);
+}
+
+#[test]
+fn unlock_revokes_and_nobody_is_granted_before_the_lease_has_ended() {
+    let Some(bench) = bench(3) else { return };
+    let client = Client::builder().nodes(bench.masters.urls()).ttl(ms(3000)).label("the other").build().unwrap();
+    let held = client.lock("x").try_acquire().unwrap().unwrap();
+    let done = done(&mut bench.redleash(&["unlock", "--force", "x"]));
+    done.expect(0, &[]);
+    assert!(done.out.contains("the other") && done.out.contains("free in at most"), "{done:?}");
+    assert!(!bench.is_free("x") || held.check().is_err(), "nobody is granted while the holder may rely on it");
+    bench.next_holder("x").join().unwrap();
+    assert!(held.check().is_err());
+}
+
+#[test]
+fn unlock_now_deletes_and_warns() {
+    let Some(bench) = bench(3) else { return };
+    let _held = bench.hold("x");
+    let done = done(&mut bench.redleash(&["unlock", "--force", "--now", "x"]));
+    done.expect(0, &["\"x\"", "test bench", "may still be at work"]);
+    assert!(bench.is_free("x"));
+}
+
+#[test]
+fn unlock_of_a_free_lock() {
+    let Some(bench) = bench(1) else { return };
+    let done = done(&mut bench.redleash(&["unlock", "--force", "x"]));
+    assert!(done.code() == 0 && done.out.contains("free already"), "{done:?}");
+}
+
+#[test]
+fn unlock_asks_on_a_terminal() {
+    let Some(bench) = bench(1) else { return };
+    let held = bench.hold("x");
+    let nodes = bench.nodes();
+    let ask = |answer: &str| {
+        let mut terminal = Terminal::start(&nodes, &["redleash", "unlock", "--force", "x"]);
+        terminal.expect("[y/N]");
+        terminal.expect("test bench");
+        terminal.typed(answer);
+        terminal.end().code()
+    };
+    assert_eq!(ask("\n"), Some(64));
+    assert!(held.verify().is_ok());
+    assert_eq!(ask("y\n"), Some(0));
+    assert!(held.verify().is_err());
+    let mut terminal = Terminal::start(&nodes, &["redleash", "unlock", "--force", "--yes", "x"]);
+    assert_eq!(terminal.end().code(), Some(0));
+}
