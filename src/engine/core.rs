@@ -283,7 +283,7 @@ fn pools(
             .test_on_check_out(false)
             .idle_timeout(None)
             .max_lifetime(None)
-            .connection_timeout(settings.connect_limit * 4)
+            .connection_timeout(settings.connect_limit * 2)
             .error_handler(Box::new(Quiet))
             .thread_pool(threads.clone())
             .build_unchecked(manager);

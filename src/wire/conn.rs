@@ -98,7 +98,7 @@ impl Conn {
     /// it is of no use any more.
     pub(crate) fn has_news(&self) -> bool {
         let mut fds = [PollFd::new(&self.stream, PollFlags::IN)];
-        !matches!(poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(0))
+        matches!(poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(n) if n > 0)
     }
 
     /// Marks the connection unusable. A connection with an unknown number of replies under way is not used again: it
