@@ -449,9 +449,12 @@ impl ClientBuilder {
             ("connect_limit", Some(self.connect_limit)),
         ];
         for (field, limit) in limits {
-            if let Some(limit) = limit.filter(|l| *l < Duration::from_millis(1) || *l > Duration::from_secs(3_600)) {
-                return Err(Error::config(field, format!("{limit:?} is not in 1 ms to 1 h")));
+            if limit.is_some_and(|l| l < Duration::from_millis(1)) {
+                return Err(Error::config(field, "it is below 1 ms"));
             }
+        }
+        if self.connect_limit > Duration::from_secs(3_600) {
+            return Err(Error::config("connect_limit", format!("{:?} is above 1 h", self.connect_limit)));
         }
         if !(1..=64).contains(&self.lanes) {
             return Err(Error::config("lanes", format!("{} is not in 1 to 64", self.lanes)));

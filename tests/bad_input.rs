@@ -93,6 +93,7 @@ fn settings_of_the_client() {
     build("round_limit", "1 ms", |b| b.round_limit(Duration::ZERO));
     build("connection_limit", "1 ms", |b| b.connection_limit(Duration::ZERO));
     build("connect_limit", "1 ms", |b| b.connect_limit(Duration::ZERO));
+    build("connect_limit", "1 h", |b| b.connect_limit(Duration::MAX));
     build("retry", "min <= max <= cap", |b| b.retry(Retry::Backoff { min: ms(2), max: ms(1), cap: ms(1) }));
 }
 

@@ -47,7 +47,7 @@ fn no_larger(before: &Size) {
 
 /// A lock's life in every way.
 fn cycle(client: &Client, i: usize) {
-    let lock = client.lock("x").fenced(i % 7 == 0);
+    let lock = client.lock("x").fenced(i.is_multiple_of(7));
     match i % 5 {
         0 => assert_eq!(lock.acquire().unwrap().release(), redleash::Release::Released),
         1 => lock.with(|guard| guard.check()).unwrap(),
@@ -102,7 +102,7 @@ fn clients_child() {
     let life = |i: usize| {
         let client = builder(task.nodes.clone()).build().unwrap();
         drop(client.lock("x").acquire().unwrap());
-        if i % 2 == 0 {
+        if i.is_multiple_of(2) {
             assert_eq!(client.close(SOON).threads_left, 0);
         }
     };

@@ -126,7 +126,7 @@ fn who_is_granted_a_lock_while_the_client_is_closed_is_told() {
                     // Until the client is closed: `None`, or the last lock, if that was granted before.
                     for k in 0.. {
                         let guard = client.lock(&format!("{round}/{i}/{k}")).try_acquire().ok()??;
-                        if client.status("-").is_err() {
+                        if client.lock(&format!("probe/{i}")).try_acquire().is_err() {
                             return Some(guard);
                         }
                     }

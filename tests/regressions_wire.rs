@@ -80,7 +80,9 @@ fn rounds_decided_while_written_do_not_spoil_the_next_ones() {
     }
     masters[1].restart_empty().unwrap();
     // By a call that drops nothing and undoes nothing.
-    eventually("two answer", || client.status("y").unwrap().masters.iter().filter(|m| m.failure.is_none()).count() == 2);
+    eventually("two answer", || {
+        client.status("y").unwrap().masters.iter().filter(|m| m.failure.is_none()).count() == 2
+    });
     drop(client.lock("y").try_acquire().unwrap().expect("free, and two of three are well"));
 }
 

@@ -44,7 +44,8 @@ pub(crate) fn run(masters: &MasterArgs, args: &RunArgs, verbose: bool) -> Result
     if verbose {
         say::sentence(&format!("lock {:?}: granted, fencing token {fence}", args.name));
     }
-    let until = feeder::until(&guard).unwrap_or(Moment(0));
+    let lost = || Failure::new(exit::LOST, format!("lock {:?} was lost before the command was started", args.name));
+    let until = feeder::until(&guard).ok_or_else(lost)?;
     let job = Job {
         name: &args.name,
         fence,
@@ -62,10 +63,11 @@ pub(crate) fn run(masters: &MasterArgs, args: &RunArgs, verbose: bool) -> Result
         signals: &signals,
         terminal: terminal.as_ref(),
         on_lost: args.on_lost,
+        times,
         max_hold: args.max_hold.is_some(),
         verbose,
     };
-    let outcome = watch.run(&mut supervised);
+    let outcome = watch.run(&mut supervised, until);
     feeder.stop();
     finish(&args.name, guard, outcome, verbose)
 }

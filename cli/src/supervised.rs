@@ -12,12 +12,14 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// This program, also after an upgrade has replaced its file.
-#[cfg(target_os = "linux")]
-pub(crate) const MYSELF: &str = "/proc/self/exe";
+pub(crate) fn myself() -> io::Result<PathBuf> {
+    if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe() }
+}
 
 /// The orders' end of the link; several threads give orders.
 pub(crate) struct Orders(Mutex<UnixStream>);
@@ -53,8 +55,10 @@ pub(crate) struct Supervised {
 impl Supervised {
     /// Starts the supervisor, which starts the command.
     pub(crate) fn start(job: &Job<'_>, until: Moment) -> io::Result<Supervised> {
+        // In case that the supervisor is killed.
+        adopt_orphans();
         let (ours, theirs) = UnixStream::pair()?;
-        let mut command = Command::new(MYSELF);
+        let mut command = Command::new(myself()?);
         command
             .arg0("redleash")
             .args([supervisor::STAGE, job.name, on_lost(job.on_lost)])
@@ -106,6 +110,13 @@ fn on_lost(on_lost: OnLost) -> &'static str {
         OnLost::Term => "term",
         OnLost::Warn => "warn",
     }
+}
+
+/// Processes whose parent ended become the calling process's, so that the group is seen to be empty where nobody else collects the dead: in
+/// a container without an init.
+pub(crate) fn adopt_orphans() {
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
 }
 
 /// From here on the standard output is the command's alone: a reader sees its end when the command closes it.

@@ -9,7 +9,7 @@ use crate::exit::{SYSTEM, USAGE};
 use crate::link::{self, Ended, Order, Report};
 use crate::say;
 use crate::signals;
-use crate::supervised::{self, MYSELF};
+use crate::supervised;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -76,7 +76,7 @@ fn begin(task: &Task<'_>) -> io::Result<Option<Supervisor>> {
     let (children, waker) = UnixStream::pair()?;
     children.set_nonblocking(true)?;
     signal_hook::low_level::pipe::register(SIGCHLD, waker)?;
-    adopt_orphans();
+    supervised::adopt_orphans();
     let link = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let Some((stdin, mut bytes)) = link::receive_first(&link)? else { return Ok(None) };
     let first = String::from_utf8_lossy(&bytes).into_owned();
@@ -85,7 +85,8 @@ fn begin(task: &Task<'_>) -> io::Result<Option<Supervisor>> {
     bytes.drain(..=line.len());
     link.set_nonblocking(true)?;
     let alarm = Alarm::new()?;
-    let spawned = spawn(task, stdin);
+    let over = Moment::now() >= until;
+    let spawned = if over { Err(io::Error::other("the lease was over before")) } else { spawn(task, stdin) };
     let mut told = &link;
     let pid = match spawned {
         Ok(pid) => pid,
@@ -112,7 +113,7 @@ fn begin(task: &Task<'_>) -> io::Result<Option<Supervisor>> {
 }
 
 fn spawn(task: &Task<'_>, stdin: OwnedFd) -> io::Result<Pid> {
-    let child = Command::new(MYSELF)
+    let child = Command::new(supervised::myself()?)
         .arg0("redleash")
         .args([child::STAGE, task.name, &std::process::id().to_string(), task.foreground])
         .args(task.command)
@@ -120,13 +121,6 @@ fn spawn(task: &Task<'_>, stdin: OwnedFd) -> io::Result<Pid> {
         .process_group(0)
         .spawn()?;
     Ok(Pid::from_child(&child))
-}
-
-/// Processes whose parent ended become ours, so that the group is seen to be empty where nobody else collects the dead: in
-/// a container without an init.
-fn adopt_orphans() {
-    #[cfg(target_os = "linux")]
-    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
 }
 
 struct Supervisor {

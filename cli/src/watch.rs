@@ -2,6 +2,8 @@
 
 use crate::args::OnLost;
 use crate::clock::Moment;
+use crate::ending::Times;
+use crate::feeder;
 use crate::holder;
 use crate::link::{Ended, Order, Report};
 use crate::run::how;
@@ -17,8 +19,6 @@ use rustix::process::{
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGKILL, SIGTTIN, SIGTTOU};
 use std::time::Duration;
 
-/// How often the supervisor is looked after.
-const LOOK: Duration = Duration::from_millis(100);
 /// How long a signal that continues us may take to be heard of.
 const CONTINUED: Duration = Duration::from_millis(200);
 /// How long a killed group may take to be gone.
@@ -39,13 +39,15 @@ pub(crate) struct Watch<'a> {
     pub(crate) signals: &'a Receiver<i32>,
     pub(crate) terminal: Option<&'a Terminal>,
     pub(crate) on_lost: OnLost,
+    pub(crate) times: Times,
     pub(crate) max_hold: bool,
     pub(crate) verbose: bool,
 }
 
 /// What is known of the command so far.
-#[derive(Default)]
 struct Seen {
+    /// The end of the lease, also after the lock was lost: nobody else is granted before if it was taken by force.
+    until: Moment,
     group: Option<Pid>,
     ended: Option<Ended>,
     not_started: Option<String>,
@@ -55,12 +57,19 @@ struct Seen {
     helped: bool,
 }
 
+impl Seen {
+    fn new(until: Moment) -> Seen {
+        Seen { until, group: None, ended: None, not_started: None, lost: None, helped: false }
+    }
+}
+
 impl Watch<'_> {
-    pub(crate) fn run(&self, supervised: &mut Supervised) -> Outcome {
-        let mut seen = Seen::default();
+    /// `until` is the end of the lease when the command was started.
+    pub(crate) fn run(&self, supervised: &mut Supervised, until: Moment) -> Outcome {
+        let mut seen = Seen::new(until);
         let name = self.guard.name();
         let mut lost = self.guard.lost().clone();
-        let look = tick(LOOK);
+        let look = tick(self.times.margin / 4);
         loop {
             select! {
                 recv(supervised.reports) -> report => match report {
@@ -150,10 +159,11 @@ impl Watch<'_> {
         seen.lost = Some(why);
     }
 
-    /// A supervisor that is stopped does not end the command: then we do.
+    /// A supervisor that is stopped does not end the command: then we do, later than it would and before the lease ends.
     fn look_after(&self, supervised: &mut Supervised, seen: &mut Seen) {
-        let over = crate::feeder::until(self.guard).is_none_or(|until| until.since(Moment::now()) < 2 * LOOK);
-        let Some(group) = seen.group.filter(|_| over && self.on_lost == OnLost::Kill) else { return };
+        seen.until = feeder::until(self.guard).unwrap_or(seen.until);
+        let late = Moment::now() >= seen.until.minus(self.times.margin / 2);
+        let Some(group) = seen.group.filter(|_| late && self.on_lost == OnLost::Kill) else { return };
         if seen.ended.is_none() && !seen.helped {
             seen.helped = true;
             let _ = kill_process_group(group, Signal::KILL);

@@ -7,7 +7,7 @@ use rustix::fd::OwnedFd;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
-use support::{bench, bench_with, done, redleash, start};
+use support::{bench, bench_with, done, eventually, redleash, start};
 
 #[test]
 fn the_streams_and_the_code_are_the_commands() {
@@ -161,9 +161,10 @@ fn a_reader_sees_the_end_when_the_command_closes_its_output() {
     let Some(bench) = bench(1) else { return };
     let mut command = bench.script(&[], "x", r#"echo all; exec >&- 2>&-; read go; echo done > "$F""#);
     let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let mut out = String::new();
-    std::io::Read::read_to_string(process.stdout.as_mut().unwrap(), &mut out).unwrap();
-    assert_eq!(out, "all\n");
+    let mut reader = process.stdout.take().unwrap();
+    let all = std::thread::Builder::new().spawn(move || std::io::read_to_string(&mut reader).unwrap()).unwrap();
+    eventually("the reader sees the end", || all.is_finished());
+    assert_eq!(all.join().unwrap(), "all\n");
     assert_eq!(bench.written(), "", "it is still at work");
     drop(process.stdin.take());
     process.wait().unwrap();

@@ -178,6 +178,17 @@ fn the_lock_is_taken_away() {
 }
 
 #[test]
+fn a_command_has_the_time_to_end_in_good_order() {
+    let Some(bench) = bench(3) else { return };
+    let script = r#"trap 'sleep 1; echo tidy >> "$F"; exit 3' TERM; echo up >> "$F"; while :; do sleep 0.01; done"#;
+    let running = start(&mut bench.script(&["--ttl", "8s", "--kill-after", "2900ms"], "x", script));
+    bench.eventually_written("up");
+    bench.client.force_release("x").unwrap();
+    running.end().expect(76, &["\"x\"", "another owner", "exit code 3"]);
+    assert_eq!(bench.written(), "up\ntidy\n");
+}
+
+#[test]
 fn the_longest_hold_is_over() {
     let Some(bench) = bench(3) else { return };
     let running = at_work(&bench, &["--max-hold", "4s"], WORK);

@@ -105,8 +105,8 @@ fn a_suspended_command_is_dead_before_the_lease_ends() {
     let mut command = 0;
     eventually("it has written its process id", || {
         let screen = terminal.screen();
-        let rest = screen.rsplit_once("up ").map(|(_, rest)| rest.trim_end_matches(['\r', '\n']));
-        command = rest.and_then(|rest| rest.parse().ok()).unwrap_or(0);
+        let line = screen.rsplit_once("up ").and_then(|(_, rest)| rest.split_once('\r'));
+        command = line.and_then(|(pid, _)| pid.parse().ok()).unwrap_or(0);
         command != 0
     });
     terminal.typed("\x1a");
@@ -159,9 +159,15 @@ fn a_background_job_that_reads_the_terminal_stops_until_fg() {
 fn the_reader_of_a_pipeline_keeps_the_terminal() {
     let Some(bench) = bench(1) else { return };
     let terminal = Terminal::bash(&bench.nodes());
-    terminal.typed("redleash run x -- echo data | { read a; read b < /dev/tty; echo \"pager $a $b\"; }\n");
+    let end = bench.file("end");
+    let command = format!("redleash run x -- sh -c 'echo data; until [ -e {} ]; do sleep 0.01; done'", end.display());
+    terminal.typed(&format!("{command} | {{ read a; echo got $a; read b < /dev/tty; echo \"pager $b\"; }}\n"));
+    terminal.expect("got data");
     terminal.typed("key\n");
-    terminal.expect("pager data key");
+    terminal.expect("pager key");
+    std::fs::write(end, "").unwrap();
+    terminal.typed("echo prompt $((20 + 1))\n");
+    terminal.expect("prompt 21");
 }
 
 #[test]

@@ -47,14 +47,15 @@ impl Replies {
     pub(crate) fn feed(&mut self, mut bytes: &[u8], mut each: impl FnMut(Value) -> bool) -> Stop {
         // While the parser holds nothing, replies that are there as a whole are read without it: half of the cost of a
         // granted lock was in parsing.
-        while self.pending == 0 {
+        if self.pending == 0 {
+            while let Some((value, rest)) = whole(bytes, ARRAYS) {
+                bytes = rest;
+                if !each(value) {
+                    return Stop::Nonsense;
+                }
+            }
             if bytes.is_empty() {
                 return Stop::Hungry;
-            }
-            let Some((value, rest)) = whole(bytes, ARRAYS) else { break };
-            bytes = rest;
-            if !each(value) {
-                return Stop::Nonsense;
             }
         }
         let mut feed = Feed(bytes);

@@ -1,0 +1,30 @@
+//! The examples of README.md do what they say.
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+mod support;
+
+use std::path::Path;
+use std::process::Command;
+use support::servers::{self, Cluster};
+use support::{REDLEASH, done};
+
+#[test]
+fn the_examples() {
+    if servers::skipped() {
+        return;
+    }
+    let masters = Cluster::start(3).unwrap();
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
+    let examples = readme.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let script: String = examples.collect();
+    let path = format!("{}:{}", Path::new(REDLEASH).parent().unwrap().display(), std::env::var("PATH").unwrap());
+    let done = done(
+        Command::new("sh").args(["-euc", &script]).env("PATH", path).env("REDLEASH_NODES", masters.urls().join(",")),
+    );
+    assert_eq!((done.code(), done.err.as_str()), (0, ""), "{done:?}");
+    for text in
+        ["3 masters settled", "only one host", "of nightly-backup\n", "\"nightly-backup\" is free", "own code: 3"]
+    {
+        assert!(done.out.contains(text), "{text:?} is not in {done:?}");
+    }
+}
