@@ -104,8 +104,6 @@ impl ReentrantLock {
 
     /// Enters again, if this thread holds the lock.
     fn enter(&self) -> Result<Option<ReentrantGuard>, Error> {
-        // In a forked child nothing is held, and the parent's mutexes are not touched.
-        self.lock.engine().usable()?;
         let key = self.key()?;
         let held = HOLDS.with_borrow(|holds| holds.get(&key).cloned());
         let Some(inner) = held else { return Ok(None) };

@@ -34,6 +34,14 @@ local function holder()
   if type(v) == 'table' then return false, {-2, redis.call('TYPE', KEYS[1]).ok} end
   return v, nil
 end
+-- nil if our value is there, else the reply that says what is
+local function not_ours()
+  local cur, bad = holder()
+  if bad then return bad end
+  if not cur then return {2} end
+  if cur ~= ARGV[1] then return {0, redis.call('PTTL', KEYS[1])} end
+  return nil
+end
 -- raises the fencing counter by 64, at least to the proposal p clamped to this master's clock give or take 15 s
 local function raise(p)
   local now = now_us()

@@ -102,6 +102,8 @@ impl Terminal {
             status.is_some()
         });
         assert!(ended, "the session goes on:\n{}", self.screen());
+        // What it printed last is still to be read; then the terminal has nobody left.
+        wait_until(SOON, || self.reader.as_ref().is_none_or(JoinHandle::is_finished));
         status.unwrap()
     }
 }
