@@ -1,4 +1,4 @@
-//! What a review of options, guards and the end of a client found, kept: each test failed before its fix.
+//! What a review of options, guards and the end of a client found, kept.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,

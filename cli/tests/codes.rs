@@ -42,6 +42,15 @@ fn the_name_and_a_growing_fencing_token_are_in_the_environment() {
 }
 
 #[test]
+fn the_command_starts_as_if_redleash_were_not_there() {
+    let Some(bench) = bench(1) else { return };
+    let script = "grep -E 'Sig(Blk|Ign)' /proc/self/status; ls /proc/self/fd | wc -l; ulimit -n; umask; pwd";
+    let plain = done(Command::new("sh").args(["-c", script]).stdin(Stdio::null()));
+    let run = done(&mut bench.script(&[], "x", script));
+    assert_eq!(plain.out, run.out, "signals, descriptors, limits, directory");
+}
+
+#[test]
 fn passwords_are_seen_by_no_other_process() {
     let Some(bench) = bench_with(3, &["--requirepass", "s3kret"]) else { return };
     let show = r#"pid=$PPID; tr '\0' ' ' < /proc/$pid/cmdline; tr '\0' ' ' < /proc/$pid/environ; env; exit 1"#;

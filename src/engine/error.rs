@@ -88,7 +88,11 @@ pub struct Tally {
 
 impl Tally {
     pub(crate) fn new(round: &Round, quorum: usize, labels: &[String], start: Mono, end: Mono) -> Tally {
-        let silent = |i| Said::Failed(if round.awaits(i) { Cause::TimedOut } else { Cause::Hung }.to_string());
+        let silent = |i| match (round.awaits(i), round.is_decided()) {
+            (true, true) => Said::Failed("had not answered yet when the round was decided without it".into()),
+            (true, false) => Said::Failed(Cause::TimedOut.to_string()),
+            (false, _) => Said::Failed(Cause::Hung.to_string()),
+        };
         let masters = labels.iter().zip(round.answers()).enumerate().map(|(i, (label, answer))| MasterReport {
             master: label.clone(),
             elapsed: answer.as_ref().map(|(_, at)| at.since(start)),

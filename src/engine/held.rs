@@ -386,6 +386,7 @@ impl Held {
             nonce: 0,
         };
         let mut op = Op::new(command, quorum, quorum.all(), awaited);
+        op.made = Some(now);
         op.key_ends = Some(now.plus(self.terms.ttl + self.terms.lock_delay));
         let op = Arc::new(op);
         self.lane().enqueue(op.clone());

@@ -17,7 +17,6 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 struct Orphan {
     op: Arc<Op>,
-    since: Mono,
     due: Mono,
     key_ends: Mono,
 }
@@ -48,7 +47,7 @@ impl Reaper {
             return;
         };
         self.kept.fetch_add(1, Ordering::Relaxed);
-        self.orphans[i].lock().push(Orphan { op: op.clone(), since: now, due, key_ends });
+        self.orphans[i].lock().push(Orphan { op: op.clone(), due, key_ends });
         engine.timer.enter(due, Event::Reap(i));
     }
 
@@ -84,12 +83,13 @@ impl Engine {
         drop(orphans);
         self.reaper.kept.fetch_sub(over + due.len(), Ordering::Relaxed);
         self.reaper.left_to_ttl.fetch_add(over as u64, Ordering::Relaxed);
-        for Orphan { op, since, key_ends, .. } in due.drain(..) {
+        for Orphan { op, key_ends, .. } in due.drain(..) {
             let mut command = op.command.clone();
             if let Operation::Release { keep } = &mut command.operation {
-                *keep = keep.saturating_sub(now.since(since));
+                *keep = keep.saturating_sub(now.since(op.made.unwrap_or(now)));
             }
             let mut again = Op::new(command, self.settings.quorum, 1 << i, false);
+            again.made = Some(now);
             again.tries = op.tries + 1;
             again.key_ends = Some(key_ends);
             self.lane(&op.command.keys).post(Arc::new(again));

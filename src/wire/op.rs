@@ -14,6 +14,8 @@ pub(crate) struct Op {
     /// Whether a thread waits for it.
     pub(crate) awaited: bool,
     pub(crate) round: Mutex<Round>,
+    /// For a release: when it was made; its minimum hold counts from here.
+    pub(crate) made: Option<Mono>,
     /// For a release: how often it was posted before.
     pub(crate) tries: u32,
     /// For a release: when the key's ttl ends, if it is known.
@@ -31,7 +33,7 @@ impl Op {
         }
         let round = Mutex::new(round);
         let packed = Packed::of(&command);
-        Op { command, targets, awaited, round, tries: 0, key_ends: None, packed, ticket: Ticket::new() }
+        Op { command, targets, awaited, round, made: None, tries: 0, key_ends: None, packed, ticket: Ticket::new() }
     }
 
     /// Takes an answer; true if it decides a round that somebody waits for.

@@ -235,7 +235,14 @@ impl Running {
             status.is_some()
         });
         assert!(ended, "redleash did not end");
-        let text = |handle: Option<JoinHandle<String>>| handle.map(|h| h.join().unwrap()).unwrap_or_default();
+        let text = |handle: Option<JoinHandle<String>>| {
+            let handle = handle.expect("its output is read");
+            assert!(
+                wait_until(SOON, || handle.is_finished()),
+                "something that redleash left behind holds its output open"
+            );
+            handle.join().unwrap()
+        };
         Done { status: status.unwrap(), out: text(self.out.take()), err: text(self.err.take()) }
     }
 
