@@ -68,15 +68,12 @@ fn a_user_without_a_channel_releases() {
     assert_eq!(client.undelivered(), (0, 0));
 }
 
-/// Limits without an end made the connector panic, and `build` or the first lock hang.
+/// A limit for connecting without an end made the connector panic, and `build` hang. (Other limits may be without end.)
 #[test]
 fn limits_without_an_end_are_refused() {
     let refused = |field: &str, change: fn(ClientBuilder) -> ClientBuilder| {
         config(change(Client::builder().node("redis://127.0.0.1:1")).build(), field);
     };
-    refused("master_limit", |b| b.master_limit(Duration::MAX));
-    refused("round_limit", |b| b.round_limit(Duration::MAX));
-    refused("connection_limit", |b| b.connection_limit(Duration::MAX));
     refused("connect_limit", |b| b.connect_limit(Duration::MAX));
     refused("pool_size", |b| b.pool_size(u32::MAX));
     refused("ttl", |b| b.ttl(Duration::MAX));

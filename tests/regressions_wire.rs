@@ -331,6 +331,31 @@ fn a_minimum_hold_is_not_prolonged_by_a_late_delivery() {
     assert!(end <= granted + hold + secs(1), "{:?} too long", end - (granted + hold));
 }
 
+/// The hold began anew after the connection's limit, if the answer to the release had been lost on a connection that hung.
+#[test]
+fn a_minimum_hold_is_not_prolonged_by_a_lost_answer() {
+    let Some(masters) = masters(3) else { return };
+    drop(settled(&masters));
+    let proxy = Proxy::start(masters[0].port(), Fault::None);
+    let client = builder([proxy.url(), masters[1].url(), masters[2].url()]).connect_limit(ms(250)).build().unwrap();
+    let hold = secs(6);
+    let guard = client.lock("x").options(Options::new().min_hold(hold)).acquire().unwrap();
+    let granted = Instant::now();
+    eventually("all votes are in", || pttl(&masters[0], "x").is_some());
+    proxy.set(Fault::Mute);
+    drop(guard);
+    eventually("the hold runs", || pttl(&masters[0], "x").is_some_and(|left| left <= hold));
+    // When the connection is given up after two seconds.
+    eventually("undelivered", || client.undelivered() == (1, 0));
+    proxy.mend();
+    eventually("delivered again", || client.undelivered() == (0, 0));
+    // Behind the second release.
+    eventually("answered", || client.status("-").unwrap().masters[0].failure.is_none());
+    let read = Instant::now();
+    let end = read + pttl(&masters[0], "x").unwrap_or_default();
+    assert!(end <= granted + hold + secs(1), "{:?} too long", end - (granted + hold));
+}
+
 /// A connection that was made while the client was being closed could stay until the last handle was dropped.
 #[test]
 fn closing_while_it_connects_leaves_no_connection() {
