@@ -27,18 +27,26 @@ fn measured(entry: &str) {
 #[derive(Debug)]
 struct Size {
     threads: usize,
+    /// To be told which one is new.
+    ours: Vec<String>,
     descriptors: usize,
     kib: u64,
 }
 
 fn size() -> Size {
-    Size { threads: proc::threads(), descriptors: proc::descriptors(), kib: proc::kib("VmRSS") }
+    Size {
+        threads: proc::threads(),
+        ours: proc::our_threads(),
+        descriptors: proc::descriptors(),
+        kib: proc::kib("VmRSS"),
+    }
 }
 
 #[track_caller]
 fn no_larger(before: &Size) {
     // A thread that has ended is gone a moment later.
-    eventually("the threads of before", || proc::threads() <= before.threads);
+    let same = support::servers::wait_until(SOON, || proc::threads() <= before.threads);
+    assert!(same, "{:?}, and now {:?}", before, size());
     eventually("the descriptors of before", || proc::descriptors() <= before.descriptors);
     let after = size();
     // Ten thousand leaks of a hundred bytes are a megabyte; allocators keep a little, tests of a megabyte would be flaky.

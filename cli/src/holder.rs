@@ -7,7 +7,13 @@ use std::time::Duration;
 
 /// `web1 pid 4242 pg_dump since 2026-11-21 10:31:05 UTC (3 min)`; the time is by the holder's clock.
 pub(crate) fn words(master: &MasterStatus) -> String {
-    let label = master.holder.as_deref().unwrap_or("nobody");
+    let label = match master.holder.as_deref() {
+        None => "nobody",
+        Some("(revoked)") => {
+            "nobody (it was taken away by force, and is free when the lease of its former holder has ended)"
+        }
+        Some(label) => label,
+    };
     match master.since_ms {
         Some(since) => {
             let for_ms = wall_ms().saturating_sub(since);
@@ -35,6 +41,9 @@ pub(crate) fn with_masters(status: &Status) -> Option<String> {
 
 /// What every master says, in one line: `10.0.0.1:6379: free; 10.0.0.2:6379: timed out`.
 pub(crate) fn all_masters(status: &Status) -> String {
-    let said = |m: &MasterStatus| format!("{}: {m}", m.master);
+    let said = |m: &MasterStatus| {
+        let words = m.failure.as_deref().or(m.holder.as_deref()).unwrap_or("free");
+        format!("{}: {words}", m.master)
+    };
     status.masters.iter().map(said).collect::<Vec<_>>().join("; ")
 }

@@ -117,12 +117,15 @@ pub(crate) fn receive_first(link: &UnixStream) -> io::Result<Option<(OwnedFd, Ve
     let mut bytes = [0; 256];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let got = recvmsg(link, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let got = recvmsg(link, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::empty())?;
     let rights = |message| match message {
         RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
         _ => None,
     };
     let stdin = control.drain().find_map(rights);
+    if let Some(stdin) = &stdin {
+        rustix::io::fcntl_setfd(stdin, rustix::io::FdFlags::CLOEXEC)?;
+    }
     Ok(stdin.map(|stdin| (stdin, bytes[..got.bytes].to_vec())))
 }
 

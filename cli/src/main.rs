@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod alarm;
 mod args;
 mod child;
 mod clock;

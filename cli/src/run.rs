@@ -16,7 +16,7 @@ use crate::signals;
 use crate::supervised::{Job, Supervised};
 use crate::terminal::{self, Terminal};
 use crate::waiting::{self, Patience, Waited, Waiting};
-use crate::watch::{Outcome, Watch};
+use crate::watch::{self, Outcome, Watch};
 use redleash::crossbeam_channel::Receiver;
 use redleash::{Client, Lease, LockGuard, MasterReport, Options, Release};
 use std::sync::Arc;
@@ -203,14 +203,10 @@ fn finish(name: &str, guard: Arc<LockGuard>, outcome: Outcome, verbose: bool) ->
         Outcome::Lost(why) => Err(Failure::new(exit::LOST, why)),
         Outcome::Ended(ended) => {
             if let Release::AlreadyLost(lost) = release {
-                let what = how(ended);
-                return Err(Failure::new(
-                    exit::LOST,
-                    format!("{lost}; noticed when the command had ended by itself ({what})"),
-                ));
+                return Err(Failure::new(exit::LOST, watch::lost_sentence(name, &lost.reason.to_string(), ended)));
             }
             if verbose {
-                say::sentence(&format!("lock {name:?}: released, the command ended: {}", how(ended)));
+                say::sentence(&format!("lock {name:?}: released, the command ended {}", how(ended)));
             }
             Ok(match ended {
                 Ended::Code(code) => u8::try_from(code).unwrap_or(u8::MAX),
@@ -220,10 +216,10 @@ fn finish(name: &str, guard: Arc<LockGuard>, outcome: Outcome, verbose: bool) ->
     }
 }
 
-/// `exit code 3`, `SIGTERM`.
+/// `with exit code 3`, `by SIGTERM`.
 pub(crate) fn how(ended: Ended) -> String {
     match ended {
-        Ended::Code(code) => format!("exit code {code}"),
-        Ended::Signal(signal) => signals::name(signal),
+        Ended::Code(code) => format!("with exit code {code}"),
+        Ended::Signal(signal) => format!("by {}", signals::name(signal)),
     }
 }

@@ -1,6 +1,7 @@
 //! The supervisor: a process of its own between redleash and the command. It owns the command's process group, knows
 //! when the lease ends, and ends the group before; also if redleash gets SIGKILL, is stopped, or hangs.
 
+use crate::alarm::{self, Alarm};
 use crate::args::OnLost;
 use crate::child;
 use crate::clock::Moment;
@@ -10,7 +11,6 @@ use crate::link::{self, Ended, Order, Report};
 use crate::say;
 use crate::signals;
 use crate::supervised;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, test_kill_process_group, wait};
@@ -54,20 +54,16 @@ impl Task<'_> {
 }
 
 pub(crate) fn main(args: &[OsString]) -> u8 {
+    #[cfg(target_os = "linux")]
     let _ = rustix::thread::set_name(c"redleash");
-    let Some(task) = Task::parse(args) else {
+    let stdin_is_a_socket = rustix::net::sockopt::socket_type(io::stdin()).is_ok();
+    let Some(task) = Task::parse(args).filter(|_| stdin_is_a_socket) else {
         say::sentence("this stage is started by `redleash run` only");
         return USAGE;
     };
-    match begin(&task) {
-        Ok(Some(mut supervisor)) => match supervisor.work() {
-            Ok(()) => 0,
-            // The command goes with this process: see `child::die_with_the_supervisor`.
-            Err(_) => SYSTEM,
-        },
-        Ok(None) => 0,
-        Err(_) => SYSTEM,
-    }
+    // If this fails the command goes with this process: see `child::die_with_the_supervisor`.
+    let worked = begin(&task).and_then(|supervisor| supervisor.map_or(Ok(()), |mut supervisor| supervisor.work()));
+    worked.map_or(SYSTEM, |()| 0)
 }
 
 /// Starts the command; `None` if that failed, or if nobody is there any more to start it for.
@@ -176,22 +172,13 @@ impl Supervisor {
     }
 
     fn sleep(&mut self, due: Moment) -> io::Result<()> {
-        self.alarm.set(due)?;
-        let look = self.ended.is_some().then(|| timespec(LOOK));
-        let mut descriptors = [
-            PollFd::new(&self.children, PollFlags::IN),
-            PollFd::new(&self.alarm.0, PollFlags::IN),
-            PollFd::new(&self.link, PollFlags::IN),
-        ];
-        // The end of file of a link would end every poll at once.
-        let watched = if self.orphaned { 2 } else { 3 };
-        match poll(&mut descriptors[..watched], look.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(e) => return Err(e.into()),
-        }
-        let called = watched == 3 && !descriptors[2].revents().is_empty();
+        let look = self.ended.is_some().then_some(LOOK);
+        let both = [self.children.as_fd(), self.link.as_fd()];
+        // The end of file of the link would end every wait at once.
+        let readers = if self.orphaned { &both[..1] } else { &both[..] };
+        let ready = alarm::wait(&mut self.alarm, readers, due, look)?;
         while matches!(self.children.read(&mut [0; 64]), Ok(n) if n > 0) {}
-        if called {
+        if ready.get(1).is_some_and(|ready| *ready) {
             self.listen();
         }
         Ok(())
@@ -269,7 +256,7 @@ impl Supervisor {
     }
 
     fn report(&self, report: &Report) {
-        // A socket takes some hundred lines that nobody reads, and a signal that stops the command is needed for each.
+        // Not blocking: a socket takes some hundred lines that nobody reads, and there are not that many.
         let _ = (&self.link).write_all(report.line().as_bytes());
     }
 
@@ -282,33 +269,6 @@ impl Supervisor {
                  the lock is free when its lease and the lock-delay are over"
             ));
         }
-        Ok(())
-    }
-}
-
-fn timespec(d: Duration) -> Timespec {
-    Timespec { tv_sec: d.as_secs() as _, tv_nsec: d.subsec_nanos() as _ }
-}
-
-/// Ends a poll at a moment, also if the machine sleeps meanwhile.
-#[cfg(target_os = "linux")]
-struct Alarm(OwnedFd);
-
-#[cfg(target_os = "linux")]
-impl Alarm {
-    fn new() -> io::Result<Alarm> {
-        use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
-        Ok(Alarm(timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?))
-    }
-
-    /// Setting it also takes back that it rang.
-    fn set(&self, due: Moment) -> io::Result<()> {
-        use rustix::time::{Itimerspec, TimerfdTimerFlags, timerfd_settime};
-        // Zero would switch it off; never is the default.
-        let nanos = if due == Moment::NEVER { 0 } else { due.0.max(1) };
-        let it_value = timespec(Duration::from_nanos(nanos));
-        let spec = Itimerspec { it_interval: timespec(Duration::ZERO), it_value };
-        timerfd_settime(&self.0, TimerfdTimerFlags::ABSTIME, &spec)?;
         Ok(())
     }
 }

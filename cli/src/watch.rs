@@ -44,6 +44,12 @@ pub(crate) struct Watch<'a> {
     pub(crate) verbose: bool,
 }
 
+/// The one sentence about a lost lock.
+pub(crate) fn lost_sentence(name: &str, why: &str, ended: Ended) -> String {
+    let how = how(ended);
+    format!("lock {name:?} is lost: {why}; the command ended {how}: look at what it left half done, then run it again")
+}
+
 /// What is known of the command so far.
 struct Seen {
     /// The end of the lease, also after the lock was lost: nobody else is granted before if it was taken by force.
@@ -84,7 +90,7 @@ impl Watch<'_> {
                 recv(lost) -> news => {
                     if let Ok(news) = news {
                         supervised.orders.send(&Order::Lost);
-                        self.lose(&news.to_string(), &mut seen);
+                        self.lose(&news.reason.to_string(), &mut seen);
                     }
                     lost = never();
                 }
@@ -104,9 +110,7 @@ impl Watch<'_> {
         match (seen.not_started, seen.lost, seen.ended) {
             (Some(why), _, _) => Outcome::NotStarted(why),
             (None, Some(why), ended) => {
-                let ended =
-                    ended.map_or_else(|| "is out of sight".to_string(), |ended| format!("ended: {}", how(ended)));
-                Outcome::Lost(format!("{why}; the command {ended}"))
+                Outcome::Lost(lost_sentence(name, &why, ended.unwrap_or(Ended::Signal(SIGKILL))))
             }
             (None, None, Some(ended)) => Outcome::Ended(ended),
             (None, None, None) => Outcome::NotStarted(format!("the supervisor of {name:?} ended")),
@@ -138,7 +142,7 @@ impl Watch<'_> {
             State::Lost(reason) => reason.to_string(),
             _ => "the lease ends soon, and no renewal reached a quorum".to_string(),
         };
-        self.lose(&format!("lock {:?} is lost: {why}", self.guard.name()), seen);
+        self.lose(&why, seen);
     }
 
     /// Keeps the first reason, with what the masters say at that moment.
@@ -150,11 +154,11 @@ impl Watch<'_> {
             Ok(status) => holder::all_masters(&status),
             Err(error) => error.to_string(),
         };
-        let why = format!("{why} ({masters})");
+        let (name, why) = (self.guard.name(), format!("{why} ({masters})"));
         if self.on_lost == OnLost::Warn {
-            say::sentence(&format!("{why}; the command goes on without it (--on-lost warn)"));
+            say::sentence(&format!("lock {name:?} is lost: {why}; the command goes on without it (--on-lost warn)"));
         } else if self.verbose {
-            say::sentence(&format!("{why}; ending the command"));
+            say::sentence(&format!("lock {name:?} is lost: {why}; the command is being ended"));
         }
         seen.lost = Some(why);
     }

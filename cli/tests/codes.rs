@@ -71,7 +71,7 @@ fn passwords_are_seen_by_no_other_process() {
 
 #[test]
 fn a_wrong_command_line_is_64() {
-    let usages: [(&[&str], &[&str]); 12] = [
+    let usages: [(&[&str], &[&str]); 14] = [
         (&[], &["Usage"]),
         (&["run", "x", "--nonsense", "--", "true"], &["--nonsense"]),
         (&["run", "x", "true"], &["`--`", "redleash run NAME -- CMD"]),
@@ -87,6 +87,8 @@ fn a_wrong_command_line_is_64() {
         (&["run", "--ttl", "500ms", "x", "--", "true"], &["--ttl 500ms"]),
         (&["run", "--max-hold", "2s", "x", "--", "true"], &["--max-hold 2s"]),
         (&["unlock", "x"], &["--force"]),
+        (&["supervise", "x", "kill", "1", "1", "background", "true"], &["started by `redleash run` only"]),
+        (&["exec-command"], &["started by `redleash run` only"]),
     ];
     for (args, words) in usages {
         done(&mut redleash(args)).expect(64, words);

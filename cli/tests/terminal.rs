@@ -37,8 +37,9 @@ fn the_foreground_is_the_commands_group_from_its_first_instruction_on() {
 #[test]
 fn ctrl_c_is_for_the_command() {
     let Some(bench) = bench(1) else { return };
-    let script = "trap '' INT; redleash run x -- sh -c 'trap \"exit 9\" INT; echo up; while :; do sleep 0.01; done'; echo code $?";
-    let terminal = Terminal::start(&bench.nodes(), &["bash", "-c", &script.replace("trap '' INT; ", "")]);
+    let script = "redleash run x -- sh -c 'trap \"exit 9\" INT; echo up; while :; do sleep 0.01; done'; echo code $?";
+    let terminal = Terminal::bash(&bench.nodes());
+    terminal.typed(&format!("{}\n", script.replace("echo up", "echo u''p")));
     terminal.expect("up");
     terminal.typed("\x03");
     terminal.expect("code 9");
