@@ -16,7 +16,7 @@ use std::time::Instant;
 use support::child::{Child, hear, say, task};
 use support::proxy::{Fault, Proxy};
 use support::servers::{Cluster, Server, wait_until};
-use support::{SOON, builder, deadline, eventually, lock_keys, masters, ms, no_keys_left, proc, pttl, secs, settled};
+use support::{SOON, builder, deadline, eventually, lock_keys, masters, ms, no_keys_left, pttl, secs, settled};
 
 /// The connections that clients have to this master, by their number there.
 fn connections(master: &Server) -> BTreeSet<u64> {
@@ -41,42 +41,37 @@ fn down(client: &Client, wanted: usize) {
     });
 }
 
-/// What the third master answers to a round that is decided while it is written is read soon after each `step`.
-fn read_at_once(mut step: impl FnMut(&LockGuard) -> bool) {
+/// Rounds that are decided while they are written, as `step` makes them, do not make the healthy master a hung one.
+fn the_third_stays_well(step: impl Fn(&LockGuard) -> Error) {
     const STEPS: usize = 12;
-    if !proc::readable() {
-        return;
-    }
     let Some(masters) = masters(3) else { return };
     let client = quick(&masters);
-    let lease = Options::new().lease(Lease::Fixed { ttl: secs(30) });
-    let lock = |i| client.lock(&format!("x/{i}")).options(lease.clone()).acquire().unwrap();
-    let guards: Vec<_> = (0..STEPS).map(lock).collect();
+    let guard = client.lock("x").options(Options::new().lease(Lease::Fixed { ttl: secs(40) })).acquire().unwrap();
     masters[0].kill();
     masters[1].kill();
     down(&client, 2);
-    let start = Instant::now();
-    for guard in &guards {
-        assert!(step(guard));
-        // It serves one after the other: when it has answered us, it has answered the client.
-        masters[2].command(&["PING"]).unwrap();
-        eventually("the answer is read", || proc::unread_from(masters[2].port()) == 0);
+    let mut hung = 0;
+    for _ in 0..STEPS {
+        let error = step(&guard);
+        let said = error.tally().expect("no quorum").masters[2].said.to_string();
+        hung += usize::from(said.contains("hung"));
+        support::let_pass(ms(300)); // longer than a master's limit
     }
-    // At one look at idle connections per second it took eleven.
-    assert!(start.elapsed() < secs(6), "{:?}", start.elapsed());
+    // Where idle connections alone are looked at, once a second, it is two of three.
+    assert!(hung < STEPS / 3, "{hung} of {STEPS}");
 }
 
 /// Nobody read what the healthy master answered to such a round, until a second later somebody looked at idle
 /// connections; meanwhile every round called that master hung.
 #[test]
-fn answers_to_a_round_decided_while_written_are_read_at_once() {
-    read_at_once(|guard| guard.verify().is_err());
+fn answers_to_a_round_decided_while_written_are_read() {
+    the_third_stays_well(|guard| guard.verify().unwrap_err());
 }
 
 /// The same with renewals, which also waited for nothing.
 #[test]
-fn answers_to_an_extension_decided_while_written_are_read_at_once() {
-    read_at_once(|guard| matches!(guard.extend(secs(30)), Err(Error::NoQuorum(_))));
+fn answers_to_an_extension_decided_while_written_are_read() {
+    the_third_stays_well(|guard| guard.extend(secs(40)).unwrap_err());
 }
 
 /// A release that was decided so left the next lock with a master that was taken for hung.

@@ -1,9 +1,10 @@
 //! The demonstration: worker processes count the words of a directory's text files into one ledger file, while one
-//! of three masters dies and comes back empty; then the same without the lock.
+//! of three masters dies and comes back empty; then the same without the lock; then the command line `redleash run`.
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "a program of its own, with its own clock and threads")]
 
 mod crew;
+mod guarded;
 mod ledger;
 mod screen;
 mod worker;
@@ -99,8 +100,11 @@ fn demonstrate(root: &Path) -> Result<bool, Failure> {
     let path = scratch.path().to_path_buf();
     let ports: Vec<u16> = servers.iter().map(Server::port).collect();
     drop((servers, scratch));
-    let open = |port: &u16| TcpStream::connect(("127.0.0.1", *port)).is_ok();
-    let clean = !path.exists() && !ports.iter().any(open);
+    let clean = gone(&path, &ports);
+
+    println!("\nThe command line: what flock does on one host, across hosts");
+    let guarded = guarded::act(&mut screen)?;
+    let clean = clean && guarded.clean;
 
     let (missing, lost) = (difference(&truth, &locked.counts), difference(&truth, &unlocked.counts));
     let tokens: Vec<u64> = locked.turns.iter().map(|turn| turn.token).collect();
@@ -123,6 +127,7 @@ fn demonstrate(root: &Path) -> Result<bool, Failure> {
         lost > 0,
         format!("{} of {words} words after {TURNS} turns, {} lost", group(unlocked.words()), group(lost)),
     );
+    guarded.tell(&mut verdict);
     verdict.line("left behind", clean, "no server, no process, no file".into());
     println!("\n{}", if verdict.passed { "PASSED" } else { "FAILED" });
     Ok(verdict.passed)
@@ -178,6 +183,11 @@ impl Verdict {
         self.passed &= good;
         println!("  {:<4}  {what:<18}{text}", if good { "ok" } else { "FAIL" });
     }
+}
+
+/// Whether nothing is left of a directory and the servers at these ports.
+fn gone(path: &Path, ports: &[u16]) -> bool {
+    !path.exists() && !ports.iter().any(|port| TcpStream::connect(("127.0.0.1", *port)).is_ok())
 }
 
 /// How many words are missing or too many.

@@ -3,6 +3,9 @@
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
+/// Of the text of a line.
+const WIDTH: usize = 100;
+
 /// One line per event, with the time since the beginning.
 pub(crate) struct Screen {
     start: Instant,
@@ -30,6 +33,21 @@ impl Screen {
         for (i, line) in text.lines().enumerate() {
             self.line(if i == 0 { label } else { "" }, line);
         }
+    }
+
+    /// A long sentence.
+    pub(crate) fn wrapped(&mut self, label: &str, text: &str) {
+        let mut lines = vec![String::new()];
+        for word in text.split_whitespace() {
+            match lines.last_mut() {
+                Some(line) if line.is_empty() || line.len() + word.len() < WIDTH => {
+                    *line += if line.is_empty() { "" } else { " " };
+                    *line += word;
+                }
+                _ => lines.push(format!("  {word}")),
+            }
+        }
+        self.block(label, &lines.join("\n"));
     }
 
     /// Left open: what the turn wrote comes on the same line.
