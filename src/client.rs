@@ -98,7 +98,8 @@ impl Client {
     }
 
     /// Deletes the lock `name` on all masters, whoever holds it. **The next one is granted at once, while the former holder may
-    /// still rely on its lease**: only for a holder that is known to be dead. Raises the fencing counter.
+    /// still rely on its lease**: only for a holder that is known to be dead. One that lives after all finds out at its next
+    /// renewal, and its key is not written again. Raises the fencing counter.
     ///
     /// # Errors
     ///
@@ -110,7 +111,7 @@ impl Client {
     fn revoke(&self, name: &str, now: bool) -> Result<Revoked, Error> {
         let lock = self.lock(name);
         let round = self.engine.ask_all(lock.keys()?.clone(), Operation::Revoke { now })?;
-        Revoked::of(&self.engine, name, &round)
+        Revoked::of(&self.engine, name, &round, now)
     }
 
     /// What this configuration protects against, and what not, in words.
@@ -252,7 +253,8 @@ impl ClientBuilder {
     }
 
     /// The name of the deployment, 1 to 64 of `A-Z a-z 0-9 . _ -`; clients with another one, another number of nodes or
-    /// another `max_lease` are refused by the masters. Default: `default`.
+    /// another `max_lease` are refused by the masters: with the quarantine in every vote, without it when they connect.
+    /// Default: `default`.
     #[must_use]
     pub fn deployment(mut self, id: impl Into<String>) -> Self {
         self.deployment = id.into();

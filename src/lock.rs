@@ -58,7 +58,7 @@ pub struct Lock {
 
 impl Lock {
     pub(crate) fn new(engine: &Arc<Engine>, name: &str, default: &Arc<Terms>) -> Lock {
-        let keys = engine.settings.namespace.keys(name).map(Arc::new).map_err(|e| (e, name.chars().take(64).collect()));
+        let keys = engine.settings.namespace.keys(name).map(Arc::new).map_err(|e| (e, shortened(name)));
         Lock { engine: engine.clone(), name: keys, options: Options::new(), terms: Some(default.clone()) }
     }
 
@@ -160,6 +160,15 @@ impl Lock {
             None => acquire(&self.engine, keys, &Arc::new(self.options.terms(&self.engine.settings)?), wait),
         }
     }
+}
+
+/// The beginning of a name that is too long or otherwise wrong.
+fn shortened(name: &str) -> String {
+    let mut shown: String = name.chars().take(64).collect();
+    if shown.len() < name.len() {
+        shown.push('…');
+    }
+    shown
 }
 
 impl fmt::Debug for Lock {

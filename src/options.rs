@@ -17,7 +17,8 @@ pub const MIN_TTL: Duration = Duration::from_millis(100);
 #[non_exhaustive]
 pub enum Lease {
     /// A watchdog renews the lease, a third of `ttl` after each good round, until the guard is dropped. If the process dies
-    /// the lock is free again after at most `ttl` (and the lock-delay).
+    /// the lock is free again after at most `ttl` (and the lock-delay). A guard that is forgotten (`mem::forget`) is held, and
+    /// renewed, until the process ends.
     Watchdog {
         /// The life of each renewal.
         ttl: Duration,

@@ -29,6 +29,8 @@ pub struct MasterStatus {
     pub master: String,
     /// Why the master says nothing, if so.
     pub failure: Option<String>,
+    /// Whether the lock was taken from its holder by force and its lease has not ended yet.
+    pub revoked: bool,
     /// The holder's label, if the key is there.
     pub holder: Option<String>,
     /// Eight hexadecimal digits of the hash of the holder's token.
@@ -71,6 +73,7 @@ impl MasterStatus {
         MasterStatus {
             master: label.to_string(),
             failure: Some(failure),
+            revoked: false,
             holder: None,
             fingerprint: None,
             since_ms: None,
@@ -94,6 +97,7 @@ impl MasterStatus {
         let wait = |g: &Generation| g.ready_at_us.checked_sub(view.time_us).filter(|us| *us > 0);
         MasterStatus {
             failure: None,
+            revoked: view.holder == Some(Holder::Revoked),
             holder,
             fingerprint,
             since_ms,
@@ -108,8 +112,19 @@ impl MasterStatus {
 
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = |pred: fn(&MasterStatus) -> bool| self.masters.iter().filter(|m| pred(m)).count();
+        let answered = count(|m| m.failure.is_none());
         match self.holder() {
             Some(holder) => writeln!(f, "{:?} is held by {holder}", self.name)?,
+            None if answered < self.quorum => {
+                writeln!(f, "{:?}: unknown, {answered} of {} masters answered", self.name, self.masters.len())?;
+            }
+            None if count(|m| m.revoked) >= self.quorum => {
+                writeln!(f, "{:?} was revoked and is free when the former lease has ended", self.name)?;
+            }
+            None if count(|m| m.failure.is_none() && m.holder.is_none()) >= self.quorum => {
+                writeln!(f, "{:?} is free", self.name)?;
+            }
             None => writeln!(f, "{:?} is held by nobody with a quorum", self.name)?,
         }
         for (i, m) in self.masters.iter().enumerate() {
@@ -154,12 +169,13 @@ impl fmt::Display for MasterStatus {
 pub struct Revoked {
     /// How many masters had a holder to take the lock from.
     pub masters: usize,
-    /// When the lock is free at the latest: the longest remaining ttl. `None` if it was free on every master.
+    /// When the lock is free at the latest: the longest remaining ttl, or zero if the key was deleted. `None` if it was
+    /// free on every master.
     pub free_in: Option<Duration>,
 }
 
 impl Revoked {
-    pub(crate) fn of(engine: &Engine, name: &str, finished: &Finished) -> Result<Revoked, Error> {
+    pub(crate) fn of(engine: &Engine, name: &str, finished: &Finished, now: bool) -> Result<Revoked, Error> {
         let round = finished.op.round.lock();
         let said = || round.answers().iter().flatten().map(|(a, _)| a);
         for (label, answer) in engine.labels.iter().zip(round.answers()) {
@@ -173,6 +189,9 @@ impl Revoked {
         }
         let ttl =
             |a: &Answer| if let Answer::Yes(ms) = a { Some(Duration::from_millis(ms.unwrap_or(0))) } else { None };
-        Ok(Revoked { masters: said().filter_map(ttl).count(), free_in: said().filter_map(ttl).max() })
+        Ok(Revoked {
+            masters: said().filter_map(ttl).count(),
+            free_in: said().filter_map(ttl).max().map(|d| if now { Duration::ZERO } else { d }),
+        })
     }
 }

@@ -45,7 +45,8 @@ fn size() -> Size {
 #[track_caller]
 fn no_larger(before: &Size) {
     // A client has a few threads for life that begin when they are first needed, such as its caretaker, which is when the
-    // machine is slow enough: one of a name is no growth. Nor is it when of twenty watchdogs one is late and one more begins. A thread that has ended is gone a moment later.
+    // machine is slow enough: one of a name is no growth. Nor is it when one watchdog of twenty is late and one more
+    // begins. A thread that has ended is gone a moment later.
     let count = |names: &[String], name: &String| names.iter().filter(|n| *n == name).count();
     let same = support::servers::wait_until(SOON, || {
         let now = size();

@@ -29,6 +29,7 @@ pub(crate) fn acquire(
     wait: Wait,
 ) -> Result<Option<Arc<Held>>, Error> {
     engine.usable()?;
+    let begin = clock::now();
     let mut machine = Acquire::new(Plan {
         wait,
         tries: terms.tries,
@@ -56,7 +57,7 @@ pub(crate) fn acquire(
                 engine.pause(at)?;
                 machine.after_pause(clock::now())
             }
-            Step::Done(end) => return finish(engine, keys, terms, end, machine.attempts(), last),
+            Step::Done(end) => return finish(engine, keys, terms, end, (begin, machine.attempts()), last),
         }
     }
 }
@@ -73,11 +74,14 @@ fn finish(
     keys: &Keys,
     terms: &Terms,
     end: End,
-    tries: u32,
+    (begin, tries): (Mono, u32),
     last: Option<Failed>,
 ) -> Result<Option<Arc<Held>>, Error> {
     let Some(Failed { judgement, round }) = last.filter(|_| end != End::Contended) else { return Ok(None) };
-    let tally = round.tally(engine);
+    let mut tally = round.tally(engine);
+    if tries > 1 {
+        tally.tried_for = round.end.since(begin);
+    }
     Err(match end {
         End::TriesUsedUp => Error::TriesUsedUp { tries, tally },
         _ => Error::of_judgement(judgement, &keys.name, terms.ttl, engine.settings.deployment.block(), tally),

@@ -274,6 +274,8 @@ fn pools(
             labels: labels.clone(),
             registry: registry.clone(),
             connect_limit: settings.connect_limit,
+            must_match: (!settings.quarantine)
+                .then(|| (settings.namespace.generation(), settings.deployment.block().to_string())),
             last_error: last_error.clone(),
             progress: progress.clone(),
         };

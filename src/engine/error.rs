@@ -82,6 +82,8 @@ pub struct Tally {
     pub quorum: usize,
     /// How long the round took.
     pub elapsed: Duration,
+    /// How long the call had been trying when it gave up, this round included.
+    pub tried_for: Duration,
     /// One report per master, in the order of the nodes.
     pub masters: Vec<MasterReport>,
 }
@@ -98,7 +100,8 @@ impl Tally {
             elapsed: answer.as_ref().map(|(_, at)| at.since(start)),
             said: answer.as_ref().map_or_else(|| silent(i), |(a, _)| a.into()),
         });
-        Tally { quorum, elapsed: end.since(start), masters: masters.collect() }
+        let elapsed = end.since(start);
+        Tally { quorum, elapsed, tried_for: elapsed, masters: masters.collect() }
     }
 
     /// How many masters said yes.
@@ -109,6 +112,9 @@ impl Tally {
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.tried_for > self.elapsed {
+            write!(f, "after {:.1?} of trying; the last round: ", self.tried_for)?;
+        }
         write!(f, "{} of {} needed votes in {:.1?}", self.yes(), self.quorum, self.elapsed)?;
         for (i, m) in self.masters.iter().enumerate() {
             write!(f, "{} {}: {}", if i == 0 { ":" } else { ";" }, m.master, m.said)?;
@@ -231,8 +237,8 @@ impl fmt::Display for Error {
             }
             Error::Quarantined { ready_in, tally } => write!(
                 f,
-                "too many masters are in quarantine after a loss of memory; votes count again in {:.1} s (a new and empty \
-                 deployment is settled at once by init): {tally}",
+                "too many masters are in quarantine, because they are new or lost their memory; they vote again in {:.1} s: \
+                 wait (init settles new masters at once, but only before their first lock): {tally}",
                 ready_in.as_secs_f64()
             ),
             Error::Conflict { name, master, kind } => {

@@ -71,6 +71,7 @@ impl Namespace {
         Ok(Keys {
             lock: format!("{ns}:L:{{{name}}}"),
             fence: format!("{ns}:F:{{{name}}}"),
+            revoked: format!("{ns}:R:{{{name}}}"),
             channel: format!("{ns}:C:{{{name}}}"),
             generation: self.generation(),
             name: name.into(),
@@ -87,6 +88,9 @@ pub struct Keys {
     pub lock: String,
     /// The key of the fencing counter.
     pub fence: String,
+    /// The key that keeps the value of a holder whose key was deleted by force, until its lease has ended: what it sends is
+    /// refused, and its key is not written again.
+    pub revoked: String,
     /// The channel on which a release is announced.
     pub channel: String,
     /// The key of the master's generation.

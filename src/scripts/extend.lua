@@ -7,6 +7,7 @@ if no then return no end
 local cur, bad = holder()
 if bad then return bad end
 if cur and cur ~= ARGV[1] then return {0, redis.call('PTTL', KEYS[1])} end
+if not cur and revoked() then return {0, 0} end
 if not cur and ARGV[8] ~= '1' then return {2} end
 if not cur then
   redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[7])

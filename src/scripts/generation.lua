@@ -1,5 +1,5 @@
 -- Put before every script whose answer is counted: may this master vote?
--- KEYS: 1 lock, 2 fencing counter, 3 generation.
+-- KEYS: 1 lock, 2 fencing counter, 3 generation, 4 the value of a holder whose key was deleted by force.
 -- ARGV: 1 our value on this master, 2 the settled generation cached by this connection ('' = none), 3 run id of this
 -- connection's server ('' = unknown: any well-formed generation is accepted and none is replaced), 4 deployment
 -- (max_lease_ms:cluster:N:q), 5 nonce for a generation begun here, 6 length of a quarantine in us ('0' = no quarantine).
@@ -34,11 +34,15 @@ local function holder()
   if type(v) == 'table' then return false, {-2, redis.call('TYPE', KEYS[1]).ok} end
   return v, nil
 end
+-- whether our key was deleted by force: then it is somebody else's turn, and ours is not written again
+local function revoked()
+  return redis.call('GET', KEYS[4]) == ARGV[1]
+end
 -- nil if our value is there, else the reply that says what is
 local function not_ours()
   local cur, bad = holder()
   if bad then return bad end
-  if not cur then return {2} end
+  if not cur then return revoked() and {0, 0} or {2} end
   if cur ~= ARGV[1] then return {0, redis.call('PTTL', KEYS[1])} end
   return nil
 end

@@ -58,7 +58,7 @@ fn cause(error: &redis::ServerError) -> Cause {
 
 /// The first 200 characters, without long runs of hexadecimal digits: servers quote arguments in errors, and an argument
 /// may be a token.
-fn masked(text: &str) -> String {
+pub(super) fn masked(text: &str) -> String {
     let hex_run = |rest: &str| rest.bytes().take_while(u8::is_ascii_hexdigit).count();
     let (mut out, mut rest) = (String::new(), text);
     while let Some(c) = rest.chars().next().filter(|_| out.len() < 200) {

@@ -68,7 +68,8 @@ impl Encoder {
                 cmd.arg(3).arg(&keys.lock).arg(&keys.fence).arg(&keys.generation);
             }
             Operation::Revoke { now } => {
-                cmd.arg(2).arg(&keys.lock).arg(&keys.fence).arg(format!("{REVOKED}{:016x}", command.nonce));
+                cmd.arg(3).arg(&keys.lock).arg(&keys.fence).arg(&keys.revoked);
+                cmd.arg(format!("{REVOKED}{:016x}", command.nonce));
                 cmd.arg(u8::from(*now)).arg(&keys.channel);
             }
             Operation::Blank => {
@@ -80,7 +81,7 @@ impl Encoder {
             }
             voting => {
                 command.owner.write_value(peer.index, value);
-                cmd.arg(3).arg(&keys.lock).arg(&keys.fence).arg(&keys.generation);
+                cmd.arg(4).arg(&keys.lock).arg(&keys.fence).arg(&keys.generation).arg(&keys.revoked);
                 cmd.arg(&*value).arg(peer.settled.map_or(&[][..], |g| g));
                 cmd.arg(peer.run_id)
                     .arg(deployment.block())

@@ -1,8 +1,10 @@
 //! One master: its address, and how a connection to it is made. The manager of its r2d2 pool.
 
 use super::conn::{Conn, Stream};
+use super::decode::masked;
 use super::reply::{Replies, Stop};
 use crate::protocol::Mono;
+use crate::protocol::generation::Generation;
 use crate::sys::clock;
 use crate::sys::sync::{Mutex, Pulse};
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Value, cmd};
@@ -22,6 +24,8 @@ pub(crate) enum Unfit {
     Replica,
     /// It is a node of a Redis Cluster.
     ClusterNode,
+    /// It has the generation of another deployment (`max_lease_ms:cluster:N:q`); theirs and ours.
+    Deployment(String, String),
 }
 
 impl fmt::Display for Unfit {
@@ -31,6 +35,11 @@ impl fmt::Display for Unfit {
                 write!(f, "it is the same server as {other}; every node must be a server of its own")
             }
             Unfit::Replica => write!(f, "it is a replica; a lock needs independent masters"),
+            Unfit::Deployment(theirs, ours) => write!(
+                f,
+                "it belongs to a deployment with other settings (max_lease_ms:deployment:nodes:quorum is {theirs} there, {ours} \
+                 here), and a client without quarantine would not be kept apart from it"
+            ),
             Unfit::ClusterNode => write!(f, "it is a node of a Redis Cluster; a lock needs independent masters"),
         }
     }
@@ -63,9 +72,13 @@ pub(crate) struct Address {
     pub(crate) label: String,
 }
 
+/// What a node's URL looks like.
+const SHAPE: &str = "give redis://[[user]:password@]host[:port][/db] or unix:///path";
+
 impl Address {
     /// Reads a URL; the error says what is wrong with it and repeats nothing that could be a password.
     pub(crate) fn parse(url: &str) -> Result<Address, String> {
+        let url = url.trim();
         let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
         if scheme.contains("sentinel") {
             return Err("Sentinel is not supported: name the independent masters themselves".into());
@@ -77,13 +90,14 @@ impl Address {
             return Err("TLS is not built in yet: use redis://, over a network that you trust".into());
         }
         if !matches!(scheme, "redis" | "valkey" | "redis+unix" | "valkey+unix" | "unix") {
-            return Err("it does not begin with redis:// or unix://".into());
+            return Err(format!("it does not begin with redis:// or unix://; {SHAPE}"));
         }
         if url.split_once("://").is_some_and(|(_, rest)| rest.split(['/', '?']).next().unwrap_or("").contains(',')) {
             return Err("it lists several hosts: give each node a URL of its own".into());
         }
-        let info =
-            url.into_connection_info().map_err(|e| format!("it is malformed: {}", harmless(url, &e.to_string())))?;
+        let info = url
+            .into_connection_info()
+            .map_err(|e| format!("it is malformed ({}); {SHAPE}", harmless(url, &e.to_string())))?;
         let label = match info.addr() {
             ConnectionAddr::Tcp(host, port) => format!("{host}:{port}"),
             ConnectionAddr::Unix(path) => path.display().to_string(),
@@ -127,6 +141,9 @@ pub(crate) struct Manager {
     pub(crate) labels: Arc<Vec<String>>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) connect_limit: Duration,
+    /// The key of the generation, and the deployment that a client without quarantine must find there, if any: its plain
+    /// votes do not ask for it.
+    pub(crate) must_match: Option<(String, String)>,
     /// The reason of the last failure to connect, for tallies.
     pub(crate) last_error: Arc<Mutex<Option<ConnectError>>>,
     /// Beats when an attempt to connect has ended.
@@ -159,7 +176,11 @@ impl Manager {
         let deadline = clock::now().plus(self.connect_limit);
         let io = |e: io::Error| ConnectError::Io(describe(&e));
         let stream = self.dial(deadline).map_err(io)?;
-        let run_id = Handshake { stream: &stream, deadline }.run(self)?;
+        let handshake = Handshake { stream: &stream, deadline };
+        let run_id = handshake.run(self)?;
+        if let Some((key, ours)) = &self.must_match {
+            handshake.compare(key, ours)?;
+        }
         stream.set_nonblocking().map_err(io)?;
         Ok(Conn::new(stream, run_id))
     }
@@ -248,10 +269,24 @@ impl Handshake<'_> {
         }
     }
 
+    /// Refuses a master that has the generation of another deployment than `ours`.
+    fn compare(&self, key: &str, ours: &str) -> Result<(), ConnectError> {
+        let Value::BulkString(text) = self.ask(&cmd("GET").arg(key).get_packed_command())? else { return Ok(()) };
+        match Generation::parse(&String::from_utf8_lossy(&text)) {
+            Some(theirs) if theirs.block != ours => {
+                Err(ConnectError::Unfit(Unfit::Deployment(theirs.block, ours.to_string())))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn expect_ok(&self, command: &redis::Cmd, name: &str) -> Result<(), ConnectError> {
         match self.ask(&command.get_packed_command())? {
             Value::Okay => Ok(()),
-            Value::ServerError(e) => Err(ConnectError::Refused(format!("{name}: {}", e.code()))),
+            Value::ServerError(e) => {
+                let why = masked(e.details().unwrap_or_default());
+                Err(ConnectError::Refused(format!("{name}: {} {why}", e.code()).trim_end().to_string()))
+            }
             _ => Err(ConnectError::Refused(format!("{name}: an answer that makes no sense"))),
         }
     }

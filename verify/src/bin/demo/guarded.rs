@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -74,7 +74,8 @@ pub(crate) fn act(screen: &mut Screen) -> Result<Outcome, Failure> {
     screen.line("KILLED", "redleash on host 1, by SIGKILL: its job works on, and nobody renews the lock");
     // The job and its supervisor hold the pipe: its end is the end of all of them.
     first.rest().iter().for_each(|line| screen.wrapped("", line));
-    screen.line("ended", "the job of host 1, and the supervisor that redleash had left to end it");
+    let ended = first.said.try_recv() == Err(TryRecvError::Disconnected);
+    screen.line(if ended { "ended" } else { "ALIVE" }, "the job of host 1, and the supervisor that ended it");
     // Line by line, as it comes: granted, then released.
     while let Some(line) = next.line() {
         screen.wrapped("host 2", &line);
@@ -84,7 +85,7 @@ pub(crate) fn act(screen: &mut Screen) -> Result<Outcome, Failure> {
 
     let path = scratch.path().to_path_buf();
     drop((first, next, servers, scratch));
-    Ok(Outcome { busy, apart, clean: gone(&path, &ports) })
+    Ok(Outcome { busy, apart, clean: ended && gone(&path, &ports) })
 }
 
 /// Nobody overlaps if the file has all lines of the first, then all of the next with a higher fencing token.

@@ -1,0 +1,85 @@
+//! What a first user of the README stumbled over.
+
+mod support;
+
+use redleash::{Client, Error, Lease, Lost, Options, Reason};
+use std::time::Duration;
+use support::{builder, eventually, masters, ms, pttl, secs, settled};
+
+/// A client of one of the three masters got the lock that a client of all three got too: its plain votes do not ask for
+/// the deployment.
+#[test]
+fn a_client_without_quarantine_is_kept_out_of_another_deployment() {
+    let Some(masters) = masters(3) else { return };
+    drop(settled(&masters));
+    let one = Client::builder().node(masters[0].url()).build().unwrap_err().to_string();
+    assert!(one.contains(&format!("127.0.0.1:{}", masters[0].port())) && one.contains("60000:default:3:2"), "{one}");
+    let other = builder(masters.urls()).deployment("other").quarantine(false).build().unwrap_err().to_string();
+    assert!(other.contains("60000:other:3:2"), "{other}");
+    // The same deployment, by somebody who knows what he does.
+    let same = builder(masters.urls()).quarantine(false).build().unwrap();
+    assert!(same.lock("x").try_acquire().unwrap().is_some());
+}
+
+/// The renewal of a holder that was thought dead wrote the deleted key again.
+#[test]
+fn a_lock_deleted_by_force_is_not_written_again_by_its_holder() {
+    let Some(masters) = masters(3) else { return };
+    let client = settled(&masters);
+    let lease = Lease::Watchdog { ttl: ms(1_500) };
+    let guard = client.lock("x").options(Options::new().lease(lease)).acquire().unwrap();
+    let gone = client.force_release_now("x").unwrap();
+    assert_eq!((gone.masters, gone.free_in), (3, Some(Duration::ZERO)));
+    let lost = guard.lost().recv_timeout(secs(5)).unwrap();
+    assert_eq!((lost.name.as_str(), lost.reason), ("x", Reason::Taken));
+    assert!(masters.iter().all(|m| pttl(m, "x").is_none()), "no master has the key");
+    // The next holder is not hindered, and is not taken for the former one.
+    let next = client.lock("x").try_acquire().unwrap().expect("free");
+    next.verify().unwrap();
+    next.extend(secs(5)).unwrap();
+}
+
+/// `verify` said that too few masters had answered, although all had said no.
+#[test]
+fn a_holder_whose_lock_was_deleted_by_force_is_told_when_it_verifies() {
+    let Some(masters) = masters(3) else { return };
+    let client = settled(&masters);
+    let guard = client.lock("x").acquire().unwrap();
+    client.force_release_now("x").unwrap();
+    let error = guard.verify().unwrap_err();
+    assert!(matches!(error, Error::Lost(Lost { reason: Reason::Taken, .. })), "{error}");
+    assert!(guard.check().is_err());
+}
+
+/// "Held by nobody with a quorum" was said of a free lock, of a revoked one, and when nobody answered.
+#[test]
+fn a_status_tells_free_from_revoked_from_unknown() {
+    let Some(masters) = masters(3) else { return };
+    let client = settled(&masters);
+    let says = |text: &str| {
+        let status = client.status("x").unwrap().to_string();
+        status.lines().next().unwrap().contains(text)
+    };
+    assert!(says("is free"));
+    let guard = client.lock("x").acquire().unwrap();
+    assert!(says("is held by"));
+    client.force_release("x").unwrap();
+    assert!(says("was revoked"));
+    drop(guard);
+    masters[0].kill();
+    masters[1].kill();
+    eventually("the outage is seen", || says("unknown, 1 of 3 masters answered"));
+}
+
+/// After ten seconds the error said "in 65 us".
+#[test]
+fn an_outage_tells_how_long_it_was_endured() {
+    let Some(masters) = masters(3) else { return };
+    let client = builder(masters.urls()).outage_patience(ms(700)).build().unwrap();
+    for master in &*masters {
+        master.kill();
+    }
+    let error = client.lock("x").acquire().unwrap_err();
+    assert!(error.tally().unwrap().tried_for >= ms(300), "{error}");
+    assert!(error.to_string().contains("of trying; the last round"), "{error}");
+}
