@@ -4,7 +4,7 @@ use crate::engine::error::{Error, Lost};
 use crate::engine::held::{Held, Release};
 use crate::handle::Handle;
 use crate::options::check_ttl;
-use crate::protocol::State;
+use crate::protocol::{Reason, State};
 use crossbeam_channel::Receiver;
 use std::fmt;
 use std::sync::Arc;
@@ -132,7 +132,9 @@ impl LockGuard {
         match self.held.take() {
             Some(held) => {
                 let released = held.release();
-                leave(held);
+                if let Release::AlreadyLost(Lost { reason: Reason::Forked, .. }) = released {
+                    std::mem::forget(held);
+                }
                 released
             }
             None => unreachable!("a guard without a lease"),
@@ -156,16 +158,15 @@ impl LockGuard {
 impl Drop for LockGuard {
     fn drop(&mut self) {
         if let Some(held) = self.held.take() {
-            held.let_go();
             leave(held);
         }
     }
 }
 
-/// Lets go of what the guard shared. In a forked child even that would touch mutexes that another thread of the parent may
-/// have held, so it is forgotten there.
+/// Lets go of a lock and of what its guard shared. In a forked child even that would touch mutexes that another thread of
+/// the parent may have held, so it is forgotten there.
 pub(crate) fn leave(held: Arc<Held>) {
-    if held.engine.is_forked() {
+    if !held.let_go() {
         std::mem::forget(held);
     }
 }

@@ -26,7 +26,6 @@ const VERSION: &str = "redleash1";
 impl Handle {
     pub(crate) fn of(held: Arc<Held>) -> Result<Handle, Error> {
         if let Err(e) = held.check() {
-            held.let_go();
             leave(held);
             return Err(e);
         }

@@ -424,10 +424,10 @@ impl Held {
         }
     }
 
-    /// Writes the release and does not wait. In a forked child it does nothing: the lock is the parent's.
-    pub(crate) fn let_go(&self) {
+    /// Writes the release and does not wait. In a forked child it does nothing, and says so: the lock is the parent's.
+    pub(crate) fn let_go(&self) -> bool {
         if self.engine.is_forked() {
-            return;
+            return false;
         }
         let (_, op) = self.end(false);
         self.signal.end();
@@ -436,6 +436,7 @@ impl Held {
             self.lane().flush();
             self.lane().attend();
         }
+        true
     }
 
     /// Gives the lease up on our side without releasing it on the masters: somebody else adopts it.

@@ -91,7 +91,7 @@ pub struct Keys {
     /// The key that keeps the value of a holder whose key was deleted by force, until its lease has ended: what it sends is
     /// refused, and its key is not written again.
     pub revoked: String,
-    /// The channel on which a release is announced.
+    /// The channel kept for waking waiters; nothing is said on it yet.
     pub channel: String,
     /// The key of the master's generation.
     pub generation: String,

@@ -61,8 +61,7 @@ impl Encoder {
         match &command.operation {
             Operation::Release { keep } => {
                 command.owner.write_value(peer.index, value);
-                let message = command.owner.token().fingerprint();
-                cmd.arg(1).arg(&keys.lock).arg(&*value).arg(&keys.channel).arg(message).arg(millis_up(*keep));
+                cmd.arg(1).arg(&keys.lock).arg(&*value).arg(millis_up(*keep));
             }
             Operation::Status => {
                 cmd.arg(3).arg(&keys.lock).arg(&keys.fence).arg(&keys.generation);
@@ -70,7 +69,7 @@ impl Encoder {
             Operation::Revoke { now } => {
                 cmd.arg(3).arg(&keys.lock).arg(&keys.fence).arg(&keys.revoked);
                 cmd.arg(format!("{REVOKED}{:016x}", command.nonce));
-                cmd.arg(u8::from(*now)).arg(&keys.channel);
+                cmd.arg(u8::from(*now));
             }
             Operation::Blank => {
                 cmd.arg(1).arg(&keys.generation);

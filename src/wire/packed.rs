@@ -36,8 +36,7 @@ impl Packed {
             }
             Operation::Release { keep } => {
                 let script = SCRIPTS.of(&command.operation);
-                cmd.arg("EVALSHA").arg(&script.sha).arg(1).arg(&keys.lock).arg(&value).arg(&keys.channel);
-                cmd.arg(command.owner.token().fingerprint()).arg(millis_up(*keep));
+                cmd.arg("EVALSHA").arg(&script.sha).arg(1).arg(&keys.lock).arg(&value).arg(millis_up(*keep));
                 cmd.write_packed_command(&mut bytes);
                 bytes.len()
             }
