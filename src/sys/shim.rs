@@ -3,29 +3,29 @@
 //! test can include it.
 
 #[cfg(not(redleash_shuttle))]
-pub(crate) use parking_lot::Mutex;
-#[cfg(not(redleash_shuttle))]
 pub(crate) use std::sync::atomic::{AtomicU8, Ordering};
+#[cfg(not(redleash_shuttle))]
+use std::sync::{Mutex as Inner, MutexGuard};
 #[cfg(not(redleash_shuttle))]
 pub(crate) use std::thread::{Thread, current};
 
 #[cfg(redleash_shuttle)]
 pub(crate) use shuttle::sync::atomic::{AtomicU8, Ordering};
 #[cfg(redleash_shuttle)]
+use shuttle::sync::{Mutex as Inner, MutexGuard};
+#[cfg(redleash_shuttle)]
 pub(crate) use shuttle::thread::{Thread, current};
 
-/// shuttle's mutex with parking_lot's face.
-#[cfg(redleash_shuttle)]
+/// A mutex that a panic does not poison.
 #[derive(Debug, Default)]
-pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
+pub(crate) struct Mutex<T>(Inner<T>);
 
-#[cfg(redleash_shuttle)]
 impl<T> Mutex<T> {
     pub(crate) fn new(value: T) -> Mutex<T> {
-        Mutex(shuttle::sync::Mutex::new(value))
+        Mutex(Inner::new(value))
     }
 
-    pub(crate) fn lock(&self) -> shuttle::sync::MutexGuard<'_, T> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }

@@ -1,6 +1,52 @@
-//! Mutexes, and waiting for something to become true.
+//! Mutexes and condition variables, and waiting for something to become true.
+//!
+//! They are the standard library's: parking_lot keeps all waiting threads of a process in one table, and a fork while
+//! another thread is changing it leaves a child in which any mutex may block for ever.
 
-pub(crate) use parking_lot::{Condvar, Mutex};
+use std::sync::{MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
+
+/// A mutex that a panic does not poison: what it protects is left whole between statements.
+#[derive(Debug, Default)]
+pub(crate) struct Mutex<T>(std::sync::Mutex<T>);
+
+impl<T> Mutex<T> {
+    pub(crate) const fn new(value: T) -> Mutex<T> {
+        Mutex(std::sync::Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        match self.0.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+}
+
+/// A condition variable.
+#[derive(Debug, Default)]
+pub(crate) struct Condvar(std::sync::Condvar);
+
+impl Condvar {
+    #[cfg(not(all(target_os = "linux", not(redleash_portable))))]
+    pub(crate) const fn new() -> Condvar {
+        Condvar(std::sync::Condvar::new())
+    }
+
+    pub(crate) fn notify_all(&self) {
+        self.0.notify_all();
+    }
+
+    /// Waits for at most `limit`; may return early.
+    pub(crate) fn wait_for<'a, T>(&self, guard: MutexGuard<'a, T>, limit: Duration) -> MutexGuard<'a, T> {
+        self.0.wait_timeout(guard, limit).unwrap_or_else(PoisonError::into_inner).0
+    }
+}
 
 /// Waiting for something to become true, told by whoever may have changed it.
 #[derive(Default)]
@@ -27,10 +73,10 @@ impl Pulse {
             if left.is_zero() {
                 return false;
             }
-            let mut beats = self.beats.lock();
+            let beats = self.beats.lock();
             if *beats == before {
                 // A condition variable's clock may stand still during a suspend, so look again now and then.
-                self.beat.wait_for(&mut beats, left.min(std::time::Duration::from_secs(1)));
+                drop(self.beat.wait_for(beats, left.min(Duration::from_secs(1))));
             }
         }
     }

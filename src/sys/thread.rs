@@ -44,7 +44,7 @@ impl Threads {
             if left.is_zero() {
                 break;
             }
-            self.ended.wait_for(&mut live, left);
+            live = self.ended.wait_for(live, left);
         }
         live.saturating_sub(own)
     }

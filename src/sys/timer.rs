@@ -76,7 +76,7 @@ mod imp {
             let mut woken = self.woken.lock();
             let left = at.since(clock::now()).min(std::time::Duration::from_secs(1));
             if !*woken && !left.is_zero() {
-                self.changed.wait_for(&mut woken, left);
+                woken = self.changed.wait_for(woken, left);
             }
             *woken = false;
         }
