@@ -17,7 +17,7 @@ use crate::wire::op::Op;
 use scheduled_thread_pool::ScheduledThreadPool;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -45,8 +45,6 @@ pub(crate) struct Engine {
     pub(crate) reaper: Reaper,
     /// Beats when a connection is made or given up, and at the end.
     pub(crate) progress: Arc<Pulse>,
-    /// Leases that are neither released nor lost to their last guard.
-    pub(crate) held: AtomicU64,
     pid: u32,
     closed: AtomicBool,
 }
@@ -125,7 +123,6 @@ impl Engine {
                 watchdogs: Watchdogs::default(),
                 reaper: Reaper::new(n),
                 progress,
-                held: AtomicU64::new(0),
                 pid: sys::pid(),
                 closed: AtomicBool::new(false),
                 settings,

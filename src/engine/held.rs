@@ -68,7 +68,6 @@ impl Held {
         round: &Finished,
     ) -> Arc<Held> {
         let lease = Lease::new(terms.lease(engine.settings.drift), round.start);
-        engine.held.fetch_add(1, Ordering::Relaxed);
         Arc::new_cyclic(|this: &Weak<Held>| {
             // What is due already is left to the timer's thread: the guard does not exist yet.
             let timer = lease.next_due().map(|at| engine.timer.enter(at, Event::Lease(this.clone())));
@@ -374,7 +373,6 @@ impl Held {
         if again {
             return (before, None);
         }
-        self.engine.held.fetch_sub(1, Ordering::Relaxed);
         let held_for = now.since(gate.lease.granted());
         let keep = self.terms.min_hold.saturating_sub(held_for);
         let quorum = self.engine.settings.quorum;
@@ -449,7 +447,6 @@ impl Held {
             self.engine.timer.leave(key);
         }
         drop(gate);
-        self.engine.held.fetch_sub(1, Ordering::Relaxed);
         self.signal.end();
         self.engine.watchdogs.retire(self);
         match before {
