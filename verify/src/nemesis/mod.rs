@@ -1,0 +1,12 @@
+//! Faults on real servers.
+
+use crate::Verdict;
+
+/// The options of `verify nemesis`.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Options {}
+
+/// Runs it.
+pub fn run(_options: &Options) -> Verdict {
+    Verdict::failed("not built yet")
+}

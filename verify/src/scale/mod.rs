@@ -1,0 +1,12 @@
+//! How cost grows.
+
+use crate::Verdict;
+
+/// The options of `verify scale`.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Options {}
+
+/// Runs it.
+pub fn run(_options: &Options) -> Verdict {
+    Verdict::failed("not built yet")
+}
