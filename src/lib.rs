@@ -47,6 +47,7 @@ mod guard;
 mod handle;
 mod lock;
 mod options;
+mod planted;
 #[doc(hidden)]
 pub mod protocol;
 mod reentrant;

@@ -1,5 +1,7 @@
 //! Faults put into the code on purpose, and who finds them.
 
+pub mod faults;
+
 use crate::Verdict;
 
 /// The options of `verify planted`.

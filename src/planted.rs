@@ -1,0 +1,41 @@
+//! Faults put into the code on purpose, to see that the checks find them. There are none without `--cfg redleash_planted`;
+//! with it, `REDLEASH_PLANTED=name` chooses one for the life of the process.
+//!
+//! In the code: `if planted::on("name") { wrong } else { right }`. In a script: a row of `SCRIPTS`. Each has a row in
+//! `verify/src/planted/faults.rs`, which says who finds it.
+
+/// Whether the fault `name` is planted.
+#[cfg(redleash_planted)]
+pub(crate) fn on(name: &str) -> bool {
+    static CHOSEN: std::sync::LazyLock<String> =
+        std::sync::LazyLock::new(|| std::env::var("REDLEASH_PLANTED").unwrap_or_default());
+    *CHOSEN == name
+}
+
+/// Whether the fault `name` is planted: never, in this build.
+#[cfg(not(redleash_planted))]
+#[inline(always)]
+pub(crate) const fn on(_name: &str) -> bool {
+    false
+}
+
+/// The text of a script, without any fault in this build.
+#[cfg(not(redleash_planted))]
+pub(crate) const fn script(text: &'static str) -> &'static str {
+    text
+}
+
+/// The text of a script, with the chosen fault.
+#[cfg(redleash_planted)]
+pub(crate) fn script(text: &'static str) -> &'static str {
+    let fault = SCRIPTS.iter().find(|(name, right, _)| on(name) && text.contains(right));
+    fault.map_or(text, |(_, right, wrong)| Box::leak(text.replace(right, wrong).into_boxed_str()))
+}
+
+/// Faults of the scripts: the name, the right text and the wrong one, put wherever the right one stands.
+#[cfg(redleash_planted)]
+const SCRIPTS: &[(&str, &str, &str)] = &[(
+    "quarantine_not_awaited",
+    "if now < tonumber(ready) then return {-1, math.ceil((tonumber(ready) - now) / 1000)} end\n",
+    "",
+)];

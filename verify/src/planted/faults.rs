@@ -1,0 +1,84 @@
+//! The faults and who finds each. A fault is `planted::on("name")` in the library's source or a row of
+//! `src/planted.rs`; a test compares the two lists.
+
+/// Who finds a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finder {
+    /// The simulation.
+    Simulation,
+    /// A test of the library: the file below `tests` without its ending, and the name of the test.
+    Test(&'static str, &'static str),
+}
+
+/// One fault.
+#[derive(Clone, Copy, Debug)]
+pub struct Fault {
+    /// Its name in the source.
+    pub name: &'static str,
+    /// What is wrong, in a few words.
+    pub what: &'static str,
+    /// Who finds it.
+    pub finder: Finder,
+}
+
+const fn sim(name: &'static str, what: &'static str) -> Fault {
+    Fault { name, what, finder: Finder::Simulation }
+}
+
+/// A fault that a test of the library finds.
+#[allow(dead_code, reason = "the faults of the wire and the engine come later")]
+const fn test(name: &'static str, what: &'static str, file: &'static str, test: &'static str) -> Fault {
+    Fault { name, what, finder: Finder::Test(file, test) }
+}
+
+/// All of them.
+pub const FAULTS: &[Fault] = &[
+    sim("quorum_one_less", "the quorum is one vote too small"),
+    sim("quarantine_not_awaited", "a master that lost its memory votes at once"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    fn sources(below: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(below).expect("the library's source") {
+            let path = entry.expect("a directory entry").path();
+            if path.is_dir() {
+                sources(&path, found);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                found.push(path);
+            }
+        }
+    }
+
+    /// What stands in quotes behind `before`, white space apart.
+    fn named<'a>(text: &'a str, before: &str) -> impl Iterator<Item = &'a str> {
+        let pieces: Vec<&str> = text.split(before).skip(1).collect();
+        pieces.into_iter().filter_map(|piece| piece.trim_start().strip_prefix('"')?.split('"').next())
+    }
+
+    #[test]
+    fn the_list_has_every_fault_of_the_source_and_no_other() {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src");
+        let mut files = Vec::new();
+        sources(&source, &mut files);
+        let mut planted = BTreeSet::new();
+        for path in files {
+            let text = fs::read_to_string(&path).expect("a readable source");
+            let code: String =
+                text.lines().filter(|l| !l.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
+            planted.extend(named(&code, "planted::on(").map(String::from));
+            if path.ends_with("src/planted.rs") {
+                let table = code.split("const SCRIPTS").nth(1).expect("the table of the scripts' faults");
+                planted.extend(named(table, "(").map(String::from));
+            }
+        }
+        let listed: BTreeSet<String> = FAULTS.iter().map(|f| f.name.to_string()).collect();
+        assert_eq!(listed.len(), FAULTS.len(), "a name stands twice");
+        assert_eq!(listed, planted, "left: the list, right: the source");
+    }
+}
