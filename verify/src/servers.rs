@@ -104,10 +104,12 @@ impl Drop for Scratch {
     }
 }
 
-/// One redis-server: loopback only, nothing on disk, its own port and directory. Dropping it ends it.
+/// One redis-server: loopback only, nothing on disk unless its arguments say so, its own port and directory. Dropping it
+/// ends it.
 pub struct Server {
     port: u16,
     args: Vec<String>,
+    env: Vec<(String, String)>,
     password: Option<String>,
     socket: Option<PathBuf>,
     process: Mutex<Process>,
@@ -126,18 +128,24 @@ impl Server {
 
     /// With further arguments of redis-server, such as `["--requirepass", "x"]`.
     pub fn start_with(args: &[&str]) -> io::Result<Server> {
-        Server::open(args, false)
+        Server::open(args, &[], false)
+    }
+
+    /// With further arguments, and more in its environment.
+    pub fn start_under(args: &[&str], env: &[(String, String)]) -> io::Result<Server> {
+        Server::open(args, env, false)
     }
 
     /// Listens on a unix socket too: [`unix_url`](Server::unix_url).
     pub fn start_with_socket() -> io::Result<Server> {
-        Server::open(&[], true)
+        Server::open(&[], &[], true)
     }
 
-    fn open(args: &[&str], socket: bool) -> io::Result<Server> {
+    fn open(args: &[&str], env: &[(String, String)], socket: bool) -> io::Result<Server> {
         let password = args.iter().position(|a| *a == "--requirepass").and_then(|i| args.get(i + 1));
         let password = password.map(|p| p.to_string());
         let mut args: Vec<String> = args.iter().map(|a| a.to_string()).collect();
+        let env = env.to_vec();
         let mut scratch = Scratch::new()?;
         let socket = socket.then(|| scratch.path().join("socket"));
         if let Some(path) = &socket {
@@ -146,10 +154,10 @@ impl Server {
         let mut last = io::Error::other("no free port");
         for _ in 0..PORTS_TRIED {
             let port = free_port()?;
-            match launch(port, &args, password.as_deref(), &mut scratch) {
+            match launch(port, &args, &env, password.as_deref(), &mut scratch) {
                 Ok(child) => {
                     let process = Mutex::new(Process { child, running: true, scratch });
-                    return Ok(Server { port, args, password, socket, process });
+                    return Ok(Server { port, args, env, password, socket, process });
                 }
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => last = error,
                 Err(error) => return Err(error),
@@ -191,9 +199,24 @@ impl Server {
     pub fn restart_empty(&self) -> io::Result<()> {
         let mut process = self.process();
         process.kill();
+        let written = process.scratch.path().join("appendonlydir");
+        match fs::remove_dir_all(written) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => self.relaunch(&mut process),
+        }
+    }
+
+    /// The same address and a new run id, with what it had written to its append-only file (`--appendonly yes`).
+    pub fn restart(&self) -> io::Result<()> {
+        let mut process = self.process();
+        process.kill();
+        self.relaunch(&mut process)
+    }
+
+    fn relaunch(&self, process: &mut Process) -> io::Result<()> {
         let start = Instant::now();
         loop {
-            match launch(self.port, &self.args, self.password.as_deref(), &mut process.scratch) {
+            match launch(self.port, &self.args, &self.env, self.password.as_deref(), &mut process.scratch) {
                 Ok(child) => {
                     process.child = child;
                     process.running = true;
@@ -284,7 +307,8 @@ impl Deref for Cluster {
     }
 }
 
-fn free_port() -> io::Result<u16> {
+/// A port that nothing listens on now, and that no outgoing connection gets.
+pub fn free_port() -> io::Result<u16> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     for _ in 0..PORTS {
         // Test binaries that run side by side begin far from each other.
@@ -298,13 +322,20 @@ fn free_port() -> io::Result<u16> {
 }
 
 /// Starts redis-server and waits until it answers; `AddrInUse` if it ended at once.
-fn launch(port: u16, args: &[String], password: Option<&str>, scratch: &mut Scratch) -> io::Result<Child> {
+fn launch(
+    port: u16,
+    args: &[String],
+    env: &[(String, String)],
+    password: Option<&str>,
+    scratch: &mut Scratch,
+) -> io::Result<Child> {
     let log = scratch.path().join("log");
     let out = File::create(&log)?;
     let mut child = Command::new("redis-server")
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir"])
         .arg(scratch.path())
         .args(args)
+        .envs(env.iter().map(|(name, value)| (name, value)))
         .process_group(0) // Ctrl-C ends us, and then the keeper ends it
         .stdin(Stdio::null())
         .stderr(out.try_clone()?)
