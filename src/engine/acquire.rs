@@ -7,9 +7,7 @@ use super::held::Held;
 use super::rounds::Finished;
 use super::settings::Terms;
 use crate::protocol::acquire::Plan;
-use crate::protocol::{
-    Acquire, Answer, Cause, Command, End, Judgement, Keys, Mono, Operation, Owner, Step, Token, Wait, validity,
-};
+use crate::protocol::{Acquire, Command, End, Judgement, Keys, Mono, Operation, Owner, Step, Token, Wait, validity};
 use crate::sys::{clock, entropy};
 use crate::wire::op::Op;
 use std::sync::Arc;
@@ -135,24 +133,10 @@ fn attempt(
 }
 
 /// Takes back an attempt that was given up, on the connections that carried it and behind it.
-///
-/// Proof obligation: the attempt is closed first, so nothing of it is sent or counted afterwards; and only an attempt that
-/// was given up is undone, as a whole (protocol-changes.md 1.1, rule 7).
 pub(crate) fn undo(engine: &Engine, attempt: &Op) {
     let mut round = attempt.round.lock();
     round.close();
-    let untouched = |answer: &Answer| match answer {
-        Answer::Failed(cause) => {
-            matches!(cause, Cause::Down(_) | Cause::ReadOnly | Cause::Refused(_) | Cause::FenceRange)
-        }
-        Answer::Yes(_) | Answer::Stale => false,
-        _ => true,
-    };
-    let reached = |(i, a): (usize, &Option<(Answer, Mono)>)| match a {
-        Some((answer, _)) if untouched(answer) => 0,
-        _ => 1u32 << i,
-    };
-    let targets = round.answers().iter().enumerate().map(reached).fold(0, |mask, bit| mask | bit);
+    let targets = round.undo_targets();
     drop(round);
     if targets != 0 {
         let command = Command { operation: Operation::Release { keep: Duration::ZERO }, ..attempt.command.clone() };

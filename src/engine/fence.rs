@@ -4,7 +4,7 @@ use super::core::Engine;
 use super::error::Error;
 use super::held::Held;
 use super::rounds::Finished;
-use crate::protocol::fence::{Rank, rank};
+use crate::protocol::fence::{self, Settling};
 use crate::protocol::{Mono, Operation};
 use crate::sys::clock;
 
@@ -17,25 +17,21 @@ pub(crate) enum NoToken {
 }
 
 /// Makes a token of the counters of a round that reached a quorum: writes it back where fewer than a quorum hold it.
-///
-/// Proof obligation: the last answer that is needed is in before `until`, and every answer comes from a script that found
-/// our value and a settled generation (protocol-changes.md 2.1, rule 3). Answers that come after this call has looked are
-/// not counted (rule 4b).
 pub(crate) fn settle(engine: &Engine, held: &Held, counters: &[Option<u64>], until: Mono) -> Result<u64, NoToken> {
-    match rank(engine.settings.quorum, counters) {
-        Rank::Done(token) if clock::now() < until => Ok(token),
-        Rank::WriteBack(token, _) => {
+    let (settling, round) = match fence::settle(engine.settings.quorum, counters, clock::now(), until) {
+        Settling::WriteBack(token) => {
             let limit = engine.settings.round_limit(held.ttl());
             let mut round =
                 engine.round(held.command(Operation::WriteBack(token)), clock::now().plus(limit).min(until));
-            // A master answers yes with a counter that is at least the token.
-            match round.look(|answers, end| (answers.reached(), end < until)) {
-                (true, true) => Ok(token),
-                (true, false) => Err(NoToken::Late),
-                (false, _) => Err(NoToken::NoQuorum(round)),
-            }
+            let settling = round.look(|answers, end| fence::written_back(token, answers.reached(), end, until));
+            (settling, Some(round))
         }
-        Rank::Done(_) | Rank::NotEnough => Err(NoToken::Late),
+        settling => (settling, None),
+    };
+    match (settling, round) {
+        (Settling::Token(token), _) => Ok(token),
+        (Settling::NoQuorum, Some(round)) => Err(NoToken::NoQuorum(round)),
+        _ => Err(NoToken::Late),
     }
 }
 

@@ -8,7 +8,7 @@ use super::settings::Terms;
 use super::signal::{Callback, Signal};
 use super::timer::{Event, Key};
 use super::watchdog::Seat;
-use crate::protocol::lease::{Lease, State};
+use crate::protocol::lease::{Extended, Lease, State};
 use crate::protocol::{Command, Keys, Mono, Operation, Owner, Reason, Todo};
 use crate::sys::sync::Mutex;
 use crate::sys::{clock, entropy};
@@ -193,14 +193,6 @@ impl Held {
         }
     }
 
-    /// Loses the lease if a majority has no key of ours and, without a quarantine, nobody can vouch for the time in which
-    /// it was gone: another may have held the lock in between. With it, an extension writes the key again.
-    fn vanish_if(&self, gone: bool) {
-        if gone && !self.engine.settings.quarantine {
-            self.lose(Reason::Vanished);
-        }
-    }
-
     fn announce(&self, reason: Reason) {
         let lost = self.lost_by(reason);
         log::error!("{lost}");
@@ -284,35 +276,40 @@ impl Held {
         let Some(extension) = extension else { return Err(Error::Lost(self.lost())) };
         let deadline = start.plus(self.engine.settings.round_limit(self.terms.ttl)).min(self.until());
         let mut round = Finished::wait(lane, op, start, deadline);
-        let (reached, taken, gone) = round.look(|a, _| (a.reached(), a.taken(), a.gone()));
-        if reached {
-            let mut gate = self.gate.lock();
-            // The clock once more, under the gate: what `check` has called lost stays lost.
-            if gate.lease.extended(extension, clock::now()) {
+        let quarantine = self.engine.settings.quarantine;
+        let (reached, against) = round.look(|a, _| (a.reached(), a.against(quarantine)));
+        let mut gate = self.gate.lock();
+        // The clock once more, under the gate: what `check` has called lost stays lost.
+        match gate.lease.conclude(extension, reached, against, clock::now(), entropy::bits) {
+            Extended::Yes => {
                 self.until.store(gate.lease.until().nanos(), Ordering::Release);
                 self.replan(&mut gate);
                 drop(gate);
                 *self.votes.lock() = round.op;
                 self.lose_if_closed();
-                return Ok(());
+                Ok(())
             }
-            drop(gate);
-            return Err(Error::Lost(self.lost()));
+            Extended::Over => {
+                drop(gate);
+                round.op.close();
+                Err(Error::Lost(self.lost()))
+            }
+            Extended::Lost(reason) => {
+                drop(gate);
+                round.op.close();
+                self.lose(reason);
+                Err(Error::Lost(self.lost()))
+            }
+            Extended::Failed => {
+                self.replan(&mut gate);
+                drop(gate);
+                round.op.close();
+                self.lose_if_closed();
+                let tally = round.tally(&self.engine);
+                log::warn!("lock {:?}: not renewed, trying again until the lease ends: {tally}", self.keys.name);
+                Err(Error::NoQuorum(tally))
+            }
         }
-        round.op.close();
-        if taken {
-            return Err(self.taken());
-        }
-        self.vanish_if(gone);
-        self.check()?;
-        let mut gate = self.gate.lock();
-        gate.lease.extension_failed(round.end, entropy::bits());
-        self.replan(&mut gate);
-        drop(gate);
-        self.lose_if_closed();
-        let tally = round.tally(&self.engine);
-        log::warn!("lock {:?}: not renewed, trying again until the lease ends: {tally}", self.keys.name);
-        Err(Error::NoQuorum(tally))
     }
 
     /// Votes beyond the quorum in the last round that was granted, late ones included.
@@ -329,11 +326,11 @@ impl Held {
         self.check()?;
         let limit = self.engine.settings.round_limit(self.terms.ttl);
         let mut round = self.engine.round(self.command(Operation::Verify), clock::now().plus(limit));
-        let (reached, taken, gone) = round.look(|a, _| (a.reached(), a.taken(), a.gone()));
-        if taken {
-            return Err(self.taken());
+        let quarantine = self.engine.settings.quarantine;
+        let (reached, against) = round.look(|a, _| (a.reached(), a.against(quarantine)));
+        if let Some(reason) = against {
+            self.lose(reason);
         }
-        self.vanish_if(gone);
         self.check()?;
         if reached { Ok(()) } else { Err(Error::NoQuorum(round.tally(&self.engine))) }
     }

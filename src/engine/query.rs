@@ -64,7 +64,7 @@ impl Engine {
         let command = Command { keys: keys.clone(), owner: owner.clone(), operation, nonce };
         let deadline = clock::now().plus(self.settings.round_limit(terms.ttl)).min(until_old);
         let mut round = self.round(command, deadline);
-        let until = validity::until(round.start, terms.ttl, self.settings.drift).min(until_old.max(round.start));
+        let until = validity::until_adopted(round.start, terms.ttl, self.settings.drift, until_old);
         let judgement = round.look(|answers, end| answers.judge(end, until));
         match judgement {
             Judgement::Granted => {

@@ -4,7 +4,7 @@ use crate::protocol::generation::Deployment;
 use crate::protocol::lease;
 use crate::protocol::retry::Backoff;
 use crate::protocol::time::millis_up;
-use crate::protocol::{Drift, Namespace, Quorum};
+use crate::protocol::{Drift, Namespace, Quorum, validity};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,13 +35,12 @@ pub(crate) struct Settings {
 impl Settings {
     /// How long one master may take to answer a round of a lock with this ttl.
     pub(crate) fn master_limit(&self, ttl: Duration) -> Duration {
-        self.master_limit.unwrap_or_else(|| (ttl / 50).clamp(Duration::from_millis(50), Duration::from_millis(500)))
+        validity::master_limit(ttl, self.master_limit)
     }
 
-    /// How long a round of a lock with this ttl is waited for: a tenth of the ttl, but leave short leases 50 ms.
+    /// How long a round of a lock with this ttl is waited for.
     pub(crate) fn round_limit(&self, ttl: Duration) -> Duration {
-        let whole = self.round_limit.unwrap_or_else(|| (ttl / 10).max(Duration::from_millis(50).min(ttl / 2)));
-        whole.min(self.master_limit(ttl))
+        validity::round_limit(ttl, self.round_limit, self.master_limit)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Fencing tokens from independent counters: the rank rule (safety.md 4, protocol-changes.md 2).
 
 use super::quorum::Quorum;
+use super::time::Mono;
 
 /// A counter rises by this much per raise; the numbers between are for hand-overs within one lease.
 pub const STEP: u64 = 64;
@@ -41,4 +42,40 @@ pub fn rank(quorum: Quorum, counters: &[Option<u64>]) -> Rank {
     let below = |c: &Option<u64>| c.is_none_or(|c| c < token);
     let mask = counters.iter().enumerate().filter(|(_, c)| below(c)).fold(0, |m, (i, _)| m | 1 << i);
     Rank::WriteBack(token, mask)
+}
+
+/// How far a token has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settling {
+    /// A quorum holds it, in time: it is the lease's.
+    Token(u64),
+    /// It is to be written back to the masters that hold the lock.
+    WriteBack(u64),
+    /// The lease was over before a quorum held it.
+    Late,
+    /// Too few masters took it.
+    NoQuorum,
+}
+
+/// What becomes of the counters of a round that reached a quorum, looked at before `now`, for a lease until `until`.
+///
+/// Proof obligation: the last answer that is needed is in before `until`, and every answer comes from a script that found
+/// our value and a settled generation (protocol-changes.md 2.1, rule 3). Answers that come after this look are not counted
+/// (rule 4b).
+pub fn settle(quorum: Quorum, counters: &[Option<u64>], now: Mono, until: Mono) -> Settling {
+    match rank(quorum, counters) {
+        Rank::Done(token) if now < until => Settling::Token(token),
+        Rank::WriteBack(token, _) => Settling::WriteBack(token),
+        Rank::Done(_) | Rank::NotEnough => Settling::Late,
+    }
+}
+
+/// What becomes of a token that was written back by a round that `reached` a quorum or not and was looked at before `end`:
+/// a master answers yes with a counter that is at least the token.
+pub fn written_back(token: u64, reached: bool, end: Mono, until: Mono) -> Settling {
+    match (reached, end < until) {
+        (true, true) => Settling::Token(token),
+        (true, false) => Settling::Late,
+        (false, _) => Settling::NoQuorum,
+    }
 }

@@ -92,6 +92,19 @@ impl Extension {
     }
 }
 
+/// What the round of an extension came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extended {
+    /// The lease goes on.
+    Yes,
+    /// No quorum; it is tried again before the lease ends.
+    Failed,
+    /// The lease is lost.
+    Lost(Reason),
+    /// The lease was over, or its end announced, before the round was.
+    Over,
+}
+
 /// The settings of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
@@ -221,6 +234,32 @@ impl Lease {
     pub fn begin_extension(&mut self, start: Mono, ttl: Duration) -> Option<Extension> {
         let until = self.capped(validity::until(start, ttl, self.terms.drift));
         self.may_write(start).then_some(Extension { start, ttl, until })
+    }
+
+    /// Ends an extension whose round reached a quorum or not, and found reasons `against` the lease or not. `now` is read
+    /// after the answers were looked at; `random` is asked for 64 uniform bits if a pause is to be drawn.
+    pub fn conclude(
+        &mut self,
+        extension: Extension,
+        reached: bool,
+        against: Option<Reason>,
+        now: Mono,
+        random: impl FnOnce() -> u64,
+    ) -> Extended {
+        if reached {
+            return if self.extended(extension, now) { Extended::Yes } else { Extended::Over };
+        }
+        if let Some(reason) = against {
+            return Extended::Lost(reason);
+        }
+        match self.state(now) {
+            State::Lost(reason) => Extended::Lost(reason),
+            State::Released => Extended::Over,
+            State::Held | State::Jeopardy => {
+                self.extension_failed(now, random());
+                Extended::Failed
+            }
+        }
     }
 
     /// Ends an extension whose quorum was complete at `end`, which is read after its last answer; true if the lease goes

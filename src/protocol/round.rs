@@ -1,6 +1,7 @@
 //! One command to every master, and what their answers decide.
 
 use super::generation::Generation;
+use super::lease::Reason;
 use super::owner::Holder;
 use super::quorum::Quorum;
 use super::time::Mono;
@@ -255,6 +256,35 @@ impl Round {
     /// Whether so many masters have somebody else's key or none that our value can have no quorum any more.
     pub fn gone(&self) -> bool {
         self.quorum.out_of_reach(self.count(|a| matches!(a, Answer::Held(_) | Answer::Missing)))
+    }
+
+    /// Why a lease whose round this is, is over: a majority has another value, or none and no quarantine vouches for the
+    /// time in which the key was gone (another may have held the lock in between). With a quarantine an extension writes
+    /// the key again.
+    pub fn against(&self, quarantine: bool) -> Option<Reason> {
+        if self.taken() {
+            return Some(Reason::Taken);
+        }
+        (self.gone() && !quarantine).then_some(Reason::Vanished)
+    }
+
+    /// The masters on which an attempt that was given up may have left its key: all but those that said otherwise.
+    ///
+    /// Proof obligation: call it once the attempt is closed, so that nothing of it is sent or counted afterwards; only an
+    /// attempt that was given up is undone, as a whole (protocol-changes.md 1.1, rule 7).
+    pub fn undo_targets(&self) -> u32 {
+        let untouched = |answer: &Answer| match answer {
+            Answer::Failed(cause) => {
+                matches!(cause, Cause::Down(_) | Cause::ReadOnly | Cause::Refused(_) | Cause::FenceRange)
+            }
+            Answer::Yes(_) | Answer::Stale => false,
+            _ => true,
+        };
+        let reached = |(i, a): (usize, &Option<(Answer, Mono)>)| match a {
+            Some((answer, _)) if untouched(answer) => 0,
+            _ => 1u32 << i,
+        };
+        self.answers.iter().enumerate().map(reached).fold(0, |mask, bit| mask | bit)
     }
 
     /// What the answers amount to, at `end`, for a grant that would be valid until `until`.

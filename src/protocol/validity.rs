@@ -44,3 +44,21 @@ impl Drift {
 pub fn until(start: Mono, ttl: Duration, drift: Drift) -> Mono {
     start.plus(drift.shorten(ttl)).minus(SLACK).max(start)
 }
+
+/// Until when a lease is valid that was adopted by a round begun at `start`, while the lease before it ended at `until_old`:
+/// the quorum must be complete before both deadlines, so that nobody else was granted in between.
+pub fn until_adopted(start: Mono, ttl: Duration, drift: Drift, until_old: Mono) -> Mono {
+    until(start, ttl, drift).min(until_old.max(start))
+}
+
+/// How long one master may take to answer a round of a lock with this ttl, unless it was `set`.
+pub fn master_limit(ttl: Duration, set: Option<Duration>) -> Duration {
+    set.unwrap_or_else(|| (ttl / 50).clamp(Duration::from_millis(50), Duration::from_millis(500)))
+}
+
+/// How long a round of a lock with this ttl is waited for, unless it was `set`: a tenth of the ttl, but leave short leases
+/// 50 ms; never longer than one master may take.
+pub fn round_limit(ttl: Duration, set: Option<Duration>, master: Option<Duration>) -> Duration {
+    let whole = set.unwrap_or_else(|| (ttl / 10).max(Duration::from_millis(50).min(ttl / 2)));
+    whole.min(master_limit(ttl, master))
+}

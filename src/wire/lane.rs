@@ -4,12 +4,12 @@
 //! parking; one waiting thread reads for all (`reader`).
 
 use super::Pooled;
+use super::conversation::{Entry, Outgoing};
 use super::encode::{Encoder, Peer};
-use super::link::{Entry, Expect, Link};
+use super::link::Link;
 use super::op::Op;
 use super::reader::Reader;
 use super::seat::{Awaited, Seat, Turn};
-use crate::protocol::command::{Form, form};
 use crate::protocol::generation::Deployment;
 use crate::protocol::health::{Treatment, treat};
 use crate::protocol::{Answer, Cause, Mono, Quorum};
@@ -50,16 +50,6 @@ enum Job {
     New(Arc<Op>),
     /// The script in full, to one master that did not know its digest.
     Resend(Arc<Op>, usize),
-}
-
-/// Bytes for one master that its socket has not taken yet.
-#[derive(Default)]
-struct Outgoing {
-    conn_id: u64,
-    bytes: Vec<u8>,
-    at: usize,
-    /// The scripts that were sent in full on this connection: the server knows them, unless they are flushed.
-    known: u32,
 }
 
 /// What a pass over the masters has brought about.
@@ -193,8 +183,7 @@ impl Lane {
                 continue;
             };
             if out.conn_id != conn.id() {
-                *out = Outgoing { conn_id: conn.id(), bytes: std::mem::take(&mut out.bytes), at: 0, known: 0 };
-                out.bytes.clear();
+                out.restart(conn.id());
             }
             let awaited = treat(outlook.condition, now, self.config.master_limit) == Treatment::Ask;
             let (settled, scripts_only) = (outlook.settled.as_ref(), outlook.scripts_only);
@@ -205,16 +194,10 @@ impl Lane {
                     Job::Resend(op, to) if *to == i => (op, true),
                     _ => continue,
                 };
-                // Proof obligation: what is sent again belongs to a round that is neither decided nor given up, so it
-                // stands before the undo or the release of its value on this connection. A release may be sent at any
-                // time: its value is not used again.
-                if resent && !op.round.lock().may_be_sent_again() && !op.command.operation.is_release() {
-                    continue;
-                }
-                if !awaited && op.round.lock().do_not_await(i) && op.awaited {
+                let Some(expect) = out.append(encoder, op, &peer, resent) else { continue };
+                if !awaited && op.do_not_await(i) {
                     self.finish(op, woken);
                 }
-                let expect = encode(encoder, op, &peer, resent, out);
                 entries.push(Entry { op: op.clone(), expect, sent: now });
             }
             let known = entries.is_empty() || link.expect(conn.id(), entries);
@@ -389,37 +372,4 @@ impl Lane {
         }
         self.seat.finish(op)
     }
-}
-
-/// Appends the command to `out` in the form that this connection calls for.
-///
-/// A script goes in full the first time on a connection, so that the release of a process that exits at once does not
-/// depend on an answer that the process would have to read.
-fn encode(encoder: &mut Encoder, op: &Op, peer: &Peer<'_>, resent: bool, out: &mut Outgoing) -> Expect {
-    let operation = &op.command.operation;
-    let script = 1 << operation.number();
-    let by_digest = !resent && out.known & script != 0;
-    if let (Some(packed), false) = (&op.packed, resent) {
-        if operation.is_release() {
-            if by_digest {
-                packed.append(Form::Script, peer.index, &mut out.bytes);
-                return Expect::Script(true);
-            }
-        } else {
-            match (form(encoder.quarantine(), peer.scripts_only, false, peer.settled.is_some()), peer.settled) {
-                (Form::Plain, _) => {
-                    packed.append(Form::Plain, peer.index, &mut out.bytes);
-                    return Expect::Plain;
-                }
-                (Form::Pair, Some(settled)) => {
-                    packed.append(Form::Pair, peer.index, &mut out.bytes);
-                    return Expect::Pair { settled: settled.clone(), written: None };
-                }
-                _ => {}
-            }
-        }
-    }
-    out.known |= script;
-    encoder.script(&op.command, peer, by_digest, &mut out.bytes);
-    Expect::Script(by_digest)
 }

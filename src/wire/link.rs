@@ -1,57 +1,22 @@
-//! One lane's end of the connection to one master: who owes an answer to whom.
+//! One lane's end of the connection to one master: the connection that is in place, and what is said on it.
 
 use super::Pooled;
 use super::conn::Conn;
-use super::decode::{self, Cache, Decoded, Written};
-use super::op::Op;
+use super::conversation::{Conversation, Entry, Replied};
+use crate::protocol::Mono;
 use crate::protocol::health::Link as Condition;
-use crate::protocol::{Answer, Cause, Mono};
 use crate::sys::sync::Mutex;
 use redis::Value;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What the next reply belongs to.
-#[derive(Debug)]
-pub(crate) enum Expect {
-    /// The reply to `SET NX PX` alone.
-    Plain,
-    /// Two replies, and the generation that this connection had cached when the pair was queued. Kept with the request:
-    /// a later one must not be compared in its place.
-    Pair { settled: Arc<[u8]>, written: Option<Written> },
-    /// The reply of a script sent by its digest (`true`) or in full.
-    Script(bool),
-}
-
-/// An unanswered request.
-#[derive(Debug)]
-pub(crate) struct Entry {
-    pub(crate) op: Arc<Op>,
-    pub(crate) expect: Expect,
-    pub(crate) sent: Mono,
-}
-
 #[derive(Default)]
 struct Inner {
     conn: Option<Arc<Conn>>,
     /// Keeps the connection checked out.
     pooled: Option<Pooled>,
-    fifo: VecDeque<Entry>,
-    settled: Option<Arc<[u8]>>,
-    scripts_only: bool,
-}
-
-/// What a reply led to.
-pub(crate) enum Replied {
-    /// The first half of a pair.
-    Half,
-    /// An answer to a round.
-    Answer(Arc<Op>, Answer),
-    /// The server does not know the script; the round wants it sent in full.
-    NoScript(Arc<Op>),
-    /// Nobody asked.
-    Unasked,
+    said: Conversation,
 }
 
 /// One master as a lane sees it.
@@ -75,12 +40,12 @@ impl Link {
         let inner = self.inner.lock();
         let condition = match inner.conn {
             None => Condition::Down,
-            Some(_) => Condition::Up(inner.fifo.front().map(|e| e.sent)),
+            Some(_) => Condition::Up(inner.said.oldest()),
         };
         Outlook {
             conn: inner.conn.clone(),
-            settled: inner.settled.clone(),
-            scripts_only: inner.scripts_only,
+            settled: inner.said.settled.clone(),
+            scripts_only: inner.said.scripts_only,
             condition,
         }
     }
@@ -91,11 +56,11 @@ impl Link {
 
     /// When the oldest unanswered request was sent.
     pub(crate) fn oldest(&self) -> Option<Mono> {
-        self.inner.lock().fifo.front().map(|e| e.sent)
+        self.inner.lock().said.oldest()
     }
 
     pub(crate) fn is_owed(&self) -> bool {
-        !self.inner.lock().fifo.is_empty()
+        !self.inner.lock().said.fifo.is_empty()
     }
 
     /// Notes requests that are about to be written to connection `conn_id`; gives them back if it is gone.
@@ -103,7 +68,7 @@ impl Link {
         let mut inner = self.inner.lock();
         let same = inner.conn.as_ref().is_some_and(|c| c.id() == conn_id);
         if same {
-            inner.fifo.extend(entries.drain(..));
+            inner.said.fifo.extend(entries.drain(..));
         }
         same
     }
@@ -113,9 +78,8 @@ impl Link {
         let mut inner = self.inner.lock();
         inner.conn = Some(Arc::clone(&pooled));
         inner.pooled = Some(pooled);
-        inner.settled = None;
-        inner.scripts_only = false;
-        debug_assert!(inner.fifo.is_empty(), "requests of a former connection");
+        debug_assert!(inner.said.fifo.is_empty(), "requests of a former connection");
+        inner.said = Conversation::default();
         self.backlog.store(false, Ordering::Release);
     }
 
@@ -124,45 +88,18 @@ impl Link {
         let mut inner = self.inner.lock();
         let conn = inner.conn.take_if(|c| c.id() == conn_id)?;
         conn.break_off();
-        inner.settled = None;
-        let (pooled, fifo) = (inner.pooled.take(), std::mem::take(&mut inner.fifo));
+        let (pooled, said) = (inner.pooled.take(), std::mem::take(&mut inner.said));
         drop(inner);
         drop(pooled);
-        Some(fifo)
+        Some(said.fifo)
     }
 
     /// Matches a reply of connection `conn_id` with the oldest unanswered request.
     pub(crate) fn reply(&self, i: usize, conn_id: u64, value: &Value) -> Replied {
         let mut inner = self.inner.lock();
-        let inner = &mut *inner;
         if inner.conn.as_ref().is_none_or(|c| c.id() != conn_id) {
             return Replied::Unasked;
         }
-        let Some(front) = inner.fifo.front_mut() else { return Replied::Unasked };
-        if let Expect::Pair { written: written @ None, .. } = &mut front.expect {
-            return match decode::written(value) {
-                Some(first) => {
-                    *written = Some(first);
-                    Replied::Half
-                }
-                None => Replied::Unasked,
-            };
-        }
-        let Some(Entry { op, expect, .. }) = inner.fifo.pop_front() else { return Replied::Unasked };
-        let decoded = match &expect {
-            Expect::Plain => decode::plain(value),
-            Expect::Pair { settled, written: Some(w) } => decode::pair(&op.command, i, settled, w, value),
-            Expect::Pair { written: None, .. } => Answer::Failed(Cause::Nonsense).into(),
-            Expect::Script(true) if decode::is_noscript(value) => return Replied::NoScript(op),
-            Expect::Script(_) => decode::script(&op.command.operation, value),
-        };
-        let Decoded { answer, cache } = decoded;
-        match cache {
-            Cache::Keep => {}
-            Cache::Drop => inner.settled = None,
-            Cache::Settle(generation) => inner.settled = Some(generation),
-            Cache::ScriptsOnly => (inner.settled, inner.scripts_only) = (None, true),
-        }
-        Replied::Answer(op, answer)
+        inner.said.reply(i, value)
     }
 }

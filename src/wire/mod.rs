@@ -7,6 +7,7 @@
 //! ```
 
 pub(crate) mod conn;
+pub(crate) mod conversation;
 pub(crate) mod decode;
 pub(crate) mod encode;
 pub(crate) mod lane;

@@ -41,6 +41,20 @@ impl Op {
         self.round.lock().on_answer(i, answer, now) && self.awaited
     }
 
+    /// Notes that nobody waits for master `i`; true if this decides a round that somebody waits for.
+    pub(crate) fn do_not_await(&self, i: usize) -> bool {
+        self.round.lock().do_not_await(i) && self.awaited
+    }
+
+    /// Whether it may be sent again to a master that did not know the script.
+    ///
+    /// Proof obligation: what is sent again belongs to a round that is neither decided nor given up, so it stands before
+    /// the undo or the release of its value on this connection. A release may be sent at any time: its value is not used
+    /// again.
+    pub(crate) fn may_be_sent_again(&self) -> bool {
+        self.command.operation.is_release() || self.round.lock().may_be_sent_again()
+    }
+
     /// Ends the attempt: nothing of it is sent again.
     pub(crate) fn close(&self) {
         self.round.lock().close();

@@ -1,8 +1,8 @@
 //! The reading half of a lane: one leader polls all sockets and gives each reply to the round it belongs to.
 
 use super::conn::Conn;
+use super::conversation::Replied;
 use super::lane::{Lane, Woken};
-use super::link::Replied;
 use super::op::Op;
 use super::reply::{Replies, Stop};
 use super::seat::Awaited;

@@ -1,0 +1,141 @@
+//! What is said on one connection to one master: who owes an answer to whom, and what the connection has learnt. No I/O.
+
+use super::decode::{self, Cache, Decoded, Written};
+use super::encode::{Encoder, Peer};
+use super::op::Op;
+use crate::protocol::command::{Form, form};
+use crate::protocol::{Answer, Cause, Mono};
+use redis::Value;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// What the next reply belongs to.
+#[derive(Debug)]
+pub(crate) enum Expect {
+    /// The reply to `SET NX PX` alone.
+    Plain,
+    /// Two replies, and the generation that this connection had cached when the pair was queued. Kept with the request:
+    /// a later one must not be compared in its place.
+    Pair { settled: Arc<[u8]>, written: Option<Written> },
+    /// The reply of a script sent by its digest (`true`) or in full.
+    Script(bool),
+}
+
+/// An unanswered request.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) op: Arc<Op>,
+    pub(crate) expect: Expect,
+    pub(crate) sent: Mono,
+}
+
+/// What a reply led to.
+pub(crate) enum Replied {
+    /// The first half of a pair.
+    Half,
+    /// An answer to a round.
+    Answer(Arc<Op>, Answer),
+    /// The server does not know the script; the round wants it sent in full.
+    NoScript(Arc<Op>),
+    /// Nobody asked.
+    Unasked,
+}
+
+/// What has been said on a connection. A new connection begins with an empty one: it inherits nothing.
+#[derive(Default)]
+pub(crate) struct Conversation {
+    pub(crate) fifo: VecDeque<Entry>,
+    pub(crate) settled: Option<Arc<[u8]>>,
+    pub(crate) scripts_only: bool,
+}
+
+impl Conversation {
+    /// When the oldest unanswered request was sent.
+    pub(crate) fn oldest(&self) -> Option<Mono> {
+        self.fifo.front().map(|e| e.sent)
+    }
+
+    /// Matches a reply with the oldest unanswered request to master `i`.
+    pub(crate) fn reply(&mut self, i: usize, value: &Value) -> Replied {
+        let Some(front) = self.fifo.front_mut() else { return Replied::Unasked };
+        if let Expect::Pair { written: written @ None, .. } = &mut front.expect {
+            return match decode::written(value) {
+                Some(first) => {
+                    *written = Some(first);
+                    Replied::Half
+                }
+                None => Replied::Unasked,
+            };
+        }
+        let Some(Entry { op, expect, .. }) = self.fifo.pop_front() else { return Replied::Unasked };
+        let decoded = match &expect {
+            Expect::Plain => decode::plain(value),
+            Expect::Pair { settled, written: Some(w) } => decode::pair(&op.command, i, settled, w, value),
+            Expect::Pair { written: None, .. } => Answer::Failed(Cause::Nonsense).into(),
+            Expect::Script(true) if decode::is_noscript(value) => return Replied::NoScript(op),
+            Expect::Script(_) => decode::script(&op.command.operation, value),
+        };
+        let Decoded { answer, cache } = decoded;
+        match cache {
+            Cache::Keep => {}
+            Cache::Drop => self.settled = None,
+            Cache::Settle(generation) => self.settled = Some(generation),
+            Cache::ScriptsOnly => (self.settled, self.scripts_only) = (None, true),
+        }
+        Replied::Answer(op, answer)
+    }
+}
+
+/// Bytes for one connection that its socket has not taken yet.
+#[derive(Default)]
+pub(crate) struct Outgoing {
+    pub(crate) conn_id: u64,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) at: usize,
+    /// The scripts that were sent in full on this connection: the server knows them, unless they are flushed.
+    known: u32,
+}
+
+impl Outgoing {
+    /// Nothing, for connection `conn_id`; the buffer of the former one is used again.
+    pub(crate) fn restart(&mut self, conn_id: u64) {
+        *self = Outgoing { conn_id, bytes: std::mem::take(&mut self.bytes), at: 0, known: 0 };
+        self.bytes.clear();
+    }
+
+    /// Appends `op` in the form that this connection calls for; what its reply belongs to, or `None` if it may not be sent.
+    ///
+    /// A script goes in full the first time on a connection, so that the release of a process that exits at once does not
+    /// depend on an answer that the process would have to read.
+    pub(crate) fn append(&mut self, encoder: &mut Encoder, op: &Op, peer: &Peer<'_>, resent: bool) -> Option<Expect> {
+        if resent && !op.may_be_sent_again() {
+            return None;
+        }
+        let operation = &op.command.operation;
+        let script = 1 << operation.number();
+        let by_digest = !resent && self.known & script != 0;
+        if let (Some(packed), false) = (&op.packed, resent) {
+            if operation.is_release() {
+                if by_digest {
+                    packed.append(Form::Script, peer.index, &mut self.bytes);
+                    return Some(Expect::Script(true));
+                }
+            } else {
+                match (form(encoder.quarantine(), peer.scripts_only, false, peer.settled.is_some()), peer.settled) {
+                    (Form::Plain, _) => {
+                        packed.append(Form::Plain, peer.index, &mut self.bytes);
+                        return Some(Expect::Plain);
+                    }
+                    (Form::Pair, Some(settled)) => {
+                        packed.append(Form::Pair, peer.index, &mut self.bytes);
+                        return Some(Expect::Pair { settled: settled.clone(), written: None });
+                    }
+                    _ => {}
+                }
+            }
+        }
+        self.known |= script;
+        encoder.script(&op.command, peer, by_digest, &mut self.bytes);
+        Some(Expect::Script(by_digest))
+    }
+}
