@@ -1,0 +1,303 @@
+//! The faults, and two clients A and B that meet one.
+//!
+//! A violation is counted only if, in this order: B was granted, A says that it still holds, B says that it still holds.
+//! Both rely on what their own library tells them, without asking the masters.
+
+use super::duel::{Answer, Duel};
+use super::link::Link;
+use super::masters::Masters;
+use super::roster::Peer;
+use super::seed::Seed;
+use crate::nemesis::clock::Shim;
+use crate::servers::wait_until;
+use clap::ValueEnum;
+use std::io;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum Scene {
+    /// A master that voted for A restarts empty.
+    RestartEmpty,
+    /// The clock of a master that voted for A jumps ahead by more than the lease.
+    ClockStep,
+    /// The release of an attempt of A that failed is late and meets the vote of A's next attempt.
+    ReusedToken,
+    /// One server is named twice in the list of three.
+    AliasMaster,
+    /// A is stopped beyond its lease; B comes and maybe goes; A goes on and extends.
+    LateExtend,
+}
+
+/// What one peer and one scene are run with.
+pub struct Cell<'a> {
+    /// The library.
+    pub peer: &'a Peer,
+    /// The fault.
+    pub scene: Scene,
+    /// The number of masters.
+    pub masters: usize,
+    /// How many acquisitions of A are wanted.
+    pub acquisitions: usize,
+    /// Where the timings come from.
+    pub seed: Seed,
+    /// The program that drives redleash.
+    pub here: &'a Path,
+    /// The clock shim.
+    pub shim: &'a Shim,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// Locks that were granted to A and then met the fault.
+    pub acquisitions: usize,
+    /// Violations.
+    pub violations: usize,
+    /// Violations in which A, had it asked the masters, would have been told.
+    pub told: usize,
+    /// Locks that A was not granted.
+    pub refused: usize,
+    /// In `ReusedToken`: attempts of which a release was late.
+    pub late: usize,
+    /// A word on it.
+    pub note: Option<String>,
+}
+
+/// The lease where nothing has to wait for its end.
+const TTL: Duration = Duration::from_secs(10);
+/// The lease where its end is waited for.
+const SHORT_TTL: Duration = Duration::from_secs(2);
+/// Locks of one round, that is of one fault.
+const NAMES: usize = 50;
+/// How often B tries before it gives up.
+const TRIES: usize = 3;
+const PAUSE: Duration = Duration::from_millis(100);
+/// By how much a message is late whose packet was lost one to six times: TCP sends it again after 200 ms, then after twice as
+/// long each time.
+const LATE_MS: [u64; 6] = [200, 600, 1_400, 3_000, 6_200, 12_600];
+
+impl Cell<'_> {
+    /// Runs it.
+    ///
+    /// # Errors
+    ///
+    /// If a server or a client fails in a way that is not the library's answer.
+    pub fn run(mut self) -> io::Result<Tally> {
+        let mut tally = Tally::default();
+        if self.scene == Scene::LateExtend
+            && let Some(why) = self.peer.no_extension
+        {
+            tally.note = Some(format!("not applicable: {why}"));
+            return Ok(tally);
+        }
+        let mut rounds = 0;
+        while tally.acquisitions < self.acquisitions && tally.note.is_none() {
+            rounds += 1;
+            let names = NAMES.min(self.acquisitions - tally.acquisitions);
+            let before = tally.acquisitions;
+            match self.scene {
+                Scene::RestartEmpty | Scene::ClockStep => self.lose_a_vote(names, &mut tally)?,
+                Scene::ReusedToken => self.reused_token(names, &mut tally)?,
+                Scene::AliasMaster => self.alias(names, &mut tally)?,
+                Scene::LateExtend => self.late_extend(names, &mut tally)?,
+            }
+            if tally.acquisitions == before && rounds > 3 {
+                break;
+            }
+        }
+        Ok(tally)
+    }
+
+    fn client(&self, nodes: &[String], ttl: Duration) -> io::Result<Duel> {
+        match Duel::start(self.peer, self.here, nodes, ttl)? {
+            (duel, Answer { ok: true, .. }) => Ok(duel),
+            (_, answer) => Err(io::Error::other(format!("refused at the start: {:?}", answer.why))),
+        }
+    }
+
+    /// As many masters as A can do without, none of them `but`.
+    fn missed(&mut self, but: usize) -> Vec<usize> {
+        let mut others: Vec<usize> = (0..self.masters).filter(|master| *master != but).collect();
+        let spare = self.masters - self.peer.quorum(self.masters);
+        (0..spare).map(|_| others.swap_remove(self.seed.below(others.len()))).collect()
+    }
+
+    fn pause(&mut self, longest: Duration) {
+        thread::sleep(longest.mul_f64(self.seed.fraction()));
+    }
+
+    /// A holds on a quorum and no more, one of these masters forgets, B asks.
+    fn lose_a_vote(&mut self, names: usize, tally: &mut Tally) -> io::Result<()> {
+        let masters = Masters::start(self.masters, self.shim)?;
+        let mut a = self.client(&masters.nodes(), TTL)?;
+        let mut b = self.client(&masters.nodes(), TTL)?;
+        let victim = self.seed.below(self.masters);
+        let mut held = Vec::new();
+        for i in 0..names {
+            let name = format!("job-{i}");
+            let missed = self.missed(victim);
+            for master in &missed {
+                masters.leave_vote(self.peer, *master, &name)?;
+            }
+            match a.ask("acquire", &name)? {
+                Answer { ok: true, .. } => held.push(name.clone()),
+                _ => tally.refused += 1,
+            }
+            for master in missed {
+                masters.end_vote(self.peer, master, &name)?;
+            }
+        }
+        self.pause(TTL / 4);
+        match self.scene {
+            Scene::ClockStep => masters.step(victim, TTL + TTL.mul_f64(3.0 * self.seed.fraction()))?,
+            _ => masters.restart_empty(victim)?,
+        }
+        self.pause(TTL / 4);
+        tally.acquisitions += held.len();
+        contest(&mut a, &mut b, held, tally)
+    }
+
+    /// A's attempt fails, its release to one master is late, A's next attempt succeeds, the release arrives.
+    fn reused_token(&mut self, names: usize, tally: &mut Tally) -> io::Result<()> {
+        let masters = Masters::start(self.masters, self.shim)?;
+        let slow = self.masters / 2;
+        let link = Link::to(masters.port(slow), self.peer.release)?;
+        let mut nodes = masters.nodes();
+        nodes[slow] = format!("127.0.0.1:{}", link.port());
+        let mut a = self.client(&nodes, TTL)?;
+        let mut b = self.client(&masters.nodes(), TTL)?;
+        // Every script is known before it matters.
+        for client in [&mut a, &mut b] {
+            client.ask("acquire", "warm-up")?;
+            client.ask("release", "warm-up")?;
+        }
+        for i in 0..names {
+            let name = format!("job-{i}");
+            let missed = self.missed(slow);
+            let split = self.seed.below(2) == 0;
+            let taken: Vec<usize> = (0..self.masters).filter(|master| !split || *master != slow).collect();
+            for master in &taken {
+                masters.leave_vote(self.peer, *master, &name)?;
+            }
+            link.arm(Duration::from_millis(LATE_MS[self.seed.below(LATE_MS.len())]));
+            a.begin("acquire", &name)?;
+            let mut said = None;
+            let start = Instant::now();
+            while said.is_none() && !link.caught() && start.elapsed() < Duration::from_secs(3) {
+                said = a.answer_within(Duration::from_millis(2))?;
+            }
+            for master in taken.iter().filter(|master| !missed.contains(master)) {
+                masters.end_vote(self.peer, *master, &name)?;
+            }
+            let mut said = said.map_or_else(|| a.answer(), Ok)?;
+            for _ in 1..TRIES {
+                if said.ok {
+                    break;
+                }
+                said = a.ask("acquire", &name)?;
+            }
+            link.disarm();
+            tally.late += usize::from(link.caught());
+            if !link.wait(Duration::from_secs(20)) {
+                return Err(io::Error::other("a release that was held back did not go on"));
+            }
+            for master in missed {
+                masters.end_vote(self.peer, master, &name)?;
+            }
+            if said.ok {
+                tally.acquisitions += 1;
+                contest(&mut a, &mut b, vec![name.clone()], tally)?;
+            } else {
+                tally.refused += 1;
+            }
+            for client in [&mut a, &mut b] {
+                client.ask("release", &name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Three names for two servers, and the one that is named once is of no use: a majority of the names, one server.
+    fn alias(&mut self, names: usize, tally: &mut Tally) -> io::Result<()> {
+        let masters = Masters::start(2, self.shim)?;
+        let nodes = [
+            format!("127.0.0.1:{}", masters.port(0)),
+            format!("localhost:{}", masters.port(0)),
+            format!("127.0.0.1:{}", masters.port(1)),
+        ];
+        let (mut a, first) = Duel::start(self.peer, self.here, &nodes, TTL)?;
+        if !first.ok {
+            tally.acquisitions += names;
+            tally.note = Some("refused at the start, and told why".into());
+            return Ok(());
+        }
+        for i in 0..names {
+            let name = format!("job-{i}");
+            masters.leave_vote(self.peer, 1, &name)?;
+            tally.violations += usize::from(a.ask("try", &name)?.ok);
+        }
+        tally.acquisitions += names;
+        Ok(())
+    }
+
+    /// A is stopped past its lease, B acquires and in half of the cases releases, A wakes and extends.
+    fn late_extend(&mut self, names: usize, tally: &mut Tally) -> io::Result<()> {
+        let masters = Masters::start(self.masters, self.shim)?;
+        let mut a = self.client(&masters.nodes(), SHORT_TTL)?;
+        let mut b = self.client(&masters.nodes(), SHORT_TTL)?;
+        let mut held = Vec::new();
+        for i in 0..names {
+            let name = format!("job-{i}");
+            match a.ask("acquire", &name)? {
+                Answer { ok: true, .. } => held.push(name),
+                _ => tally.refused += 1,
+            }
+        }
+        a.pause()?;
+        self.pause(SHORT_TTL);
+        for name in &held {
+            if !wait_until(SHORT_TTL * 3, || matches!(masters.any_key(self.peer, name), Ok(false))) {
+                return Err(io::Error::other("the lease of a stopped client did not end"));
+            }
+        }
+        let mut since = Vec::new();
+        for name in held {
+            if b.ask("try", &name)?.ok {
+                since.push(name.clone());
+                if self.seed.below(2) == 0 {
+                    b.ask("release", &name)?;
+                }
+            }
+        }
+        a.resume()?;
+        for name in since {
+            tally.acquisitions += 1;
+            tally.violations += usize::from(a.ask("extend", &name)?.ok);
+        }
+        Ok(())
+    }
+}
+
+/// B asks for what A holds.
+fn contest(a: &mut Duel, b: &mut Duel, mut names: Vec<String>, tally: &mut Tally) -> io::Result<()> {
+    for pass in 0..TRIES {
+        if pass > 0 && !names.is_empty() {
+            thread::sleep(PAUSE);
+        }
+        let mut left = Vec::new();
+        for name in names {
+            if !b.ask("try", &name)?.ok {
+                left.push(name);
+            } else if a.ask("valid", &name)?.ok && b.ask("valid", &name)?.ok {
+                tally.violations += 1;
+                let asked = a.ask("ask", &name)?;
+                tally.told += usize::from(!asked.ok && !asked.none);
+            }
+        }
+        names = left;
+    }
+    Ok(())
+}
