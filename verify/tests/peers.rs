@@ -53,6 +53,6 @@ fn a_clock_step_is_survived_with_a_fault_margin_only() {
 fn one_server_under_two_names_is_refused() {
     if let Some(tally) = tally("redleash", Scene::AliasMaster) {
         assert_eq!(tally.violations, 0, "{tally:?}");
-        assert!(tally.note.is_some_and(|note| note.contains("refused at the start")));
+        assert!(tally.note.is_some_and(|note| note.contains("the same server")));
     }
 }

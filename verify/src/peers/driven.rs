@@ -1,10 +1,13 @@
 //! redleash itself, driven like its peers: see "The duel" in `bench/peers/README.md`.
 
 use super::duel::Answer;
+use crate::servers::wait_until;
 use redleash::{Client, Error, Lease, LockGuard, Options, Release};
 use std::collections::HashMap;
 use std::io::{self, BufRead, Write};
 use std::time::Duration;
+
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
 /// Answers the questions on stdin until it ends. The first line tells whether the masters were accepted.
 ///
@@ -17,9 +20,8 @@ pub fn serve(nodes: &str, ttl: Duration, fault_margin: usize) -> io::Result<()> 
         Ok(client) => client,
         Err(error) => return say(&no(&error)),
     };
-    // New masters are settled once; the second client of the same masters is told that this was done.
-    match client.init() {
-        Ok(_) | Err(Error::NotBlank(_)) => say(&Answer { ok: true, ..Answer::default() })?,
+    match settle(&client) {
+        Ok(()) => say(&Answer { ok: true, ..Answer::default() })?,
         Err(error) => return say(&no(&error)),
     }
     let mut held = HashMap::new();
@@ -31,13 +33,21 @@ pub fn serve(nodes: &str, ttl: Duration, fault_margin: usize) -> io::Result<()> 
     Ok(())
 }
 
-fn answer(
-    client: &Client,
-    held: &mut HashMap<String, LockGuard>,
-    question: &str,
-    name: &str,
-    ttl: Duration,
-) -> Answer {
+/// New masters are settled once; the second client of the same masters is told that this was done. On a busy machine not
+/// all of them are connected yet.
+fn settle(client: &Client) -> Result<(), Error> {
+    let mut said = Ok(());
+    wait_until(CONNECT_LIMIT, || {
+        said = match client.init() {
+            Ok(_) | Err(Error::NotBlank(_)) => Ok(()),
+            Err(error) => Err(error),
+        };
+        !matches!(said, Err(Error::NoQuorum(_)))
+    });
+    said
+}
+
+fn answer(client: &Client, held: &mut HashMap<String, LockGuard>, question: &str, name: &str, ttl: Duration) -> Answer {
     if question == "acquire" || question == "try" {
         let lock = client.lock(name).options(Options::new().lease(Lease::Watchdog { ttl }));
         let guard = if question == "try" { lock.try_acquire() } else { lock.acquire().map(Some) };

@@ -24,7 +24,8 @@ impl Masters {
     /// If redis-server or the clock shim cannot be had.
     pub fn start(n: usize, shim: &Shim) -> io::Result<Masters> {
         let scratch = Scratch::new()?;
-        let clocks = (0..n).map(|i| shim.clock(scratch.path(), &format!("clock{i}"))).collect::<io::Result<Vec<_>>>()?;
+        let clocks =
+            (0..n).map(|i| shim.clock(scratch.path(), &format!("clock{i}"))).collect::<io::Result<Vec<_>>>()?;
         let servers = clocks.iter().map(|clock| Server::start_under(&[], &clock.env())).collect::<io::Result<_>>()?;
         Ok(Masters { servers, clocks, _scratch: scratch })
     }

@@ -117,7 +117,10 @@ pub fn play(options: &Options) -> io::Result<Vec<Row>> {
     thread::scope(|scope| {
         for _ in 0..options.jobs.max(1) {
             scope.spawn(|| {
-                while let Some((peer, scene)) = locked(&work).pop() {
+                loop {
+                    // Not in a `while let`: that would keep the list locked for as long as the cell runs.
+                    let next = locked(&work).pop();
+                    let Some((peer, scene)) = next else { break };
                     let tally = cell(options, &peer, scene, &here, &shim).run();
                     eprintln!("{} {}: {tally:?}", peer.name, title(scene));
                     locked(&rows).push(Row { peer, scene, tally });

@@ -231,7 +231,7 @@ impl Cell<'_> {
         let (mut a, first) = Duel::start(self.peer, self.here, &nodes, TTL)?;
         if !first.ok {
             tally.acquisitions += names;
-            tally.note = Some("refused at the start, and told why".into());
+            tally.note = Some(format!("refused at the start: {}", first.why.unwrap_or_default()));
             return Ok(());
         }
         for i in 0..names {
