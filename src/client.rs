@@ -9,6 +9,7 @@ use crate::handle::Handle;
 use crate::lock::Lock;
 use crate::options::{Lease, MIN_TTL, Options, Retry, check_label, check_ttl, pauses};
 use crate::protocol::generation::{Deployment, valid_cluster};
+use crate::protocol::handover::BUDGET;
 use crate::protocol::quorum::MAX_MASTERS;
 use crate::protocol::retry::Backoff;
 use crate::protocol::time::millis_up;
@@ -31,6 +32,10 @@ pub struct Client {
 }
 
 impl Client {
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
     /// Settings of a new client.
     pub fn builder() -> ClientBuilder {
         ClientBuilder::default()
@@ -192,6 +197,7 @@ pub struct ClientBuilder {
     outage_patience: Duration,
     lanes: usize,
     pool_size: u32,
+    hand_over: Duration,
     label: Option<String>,
 }
 
@@ -225,6 +231,7 @@ impl Default for ClientBuilder {
             outage_patience: Duration::from_secs(10),
             lanes: 1,
             pool_size: 4,
+            hand_over: BUDGET,
             label: None,
         }
     }
@@ -366,6 +373,14 @@ impl ClientBuilder {
         self
     }
 
+    /// How long the threads of this client may pass a lock to one another without asking the masters; see
+    /// [`Options::hand_over`](crate::Options::hand_over). Default: 10 ms; zero switches it off.
+    #[must_use]
+    pub fn hand_over(mut self, budget: Duration) -> Self {
+        self.hand_over = budget;
+        self
+    }
+
     /// What others read about the holders of this client's locks, at most 128 bytes. Default: host and process id.
     #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Self {
@@ -490,6 +505,7 @@ impl ClientBuilder {
             outage_patience: self.outage_patience,
             lanes: self.lanes,
             pool_size: self.pool_size,
+            hand_over: self.hand_over,
             label,
             backoff,
             pause,

@@ -2,6 +2,7 @@
 
 use crate::engine::error::{Error, Lost};
 use crate::engine::held::{Held, Release};
+use crate::engine::signal::Signal;
 use crate::handle::Handle;
 use crate::options::check_ttl;
 use crate::protocol::{Reason, State};
@@ -18,11 +19,12 @@ use std::time::Duration;
 #[must_use = "the lock is released as soon as the guard is dropped"]
 pub struct LockGuard {
     held: Option<Arc<Held>>,
+    signal: Arc<Signal>,
 }
 
 impl LockGuard {
     pub(crate) fn new(held: Arc<Held>) -> LockGuard {
-        LockGuard { held: Some(held) }
+        LockGuard { signal: held.signal(), held: Some(held) }
     }
 
     fn held(&self) -> &Held {
@@ -112,7 +114,7 @@ impl LockGuard {
     /// majority says that the lock is somebody else's. No thread can promise to be scheduled in time, so ask
     /// [`check`](LockGuard::check) before what cannot be undone.
     pub fn lost(&self) -> &Receiver<Lost> {
-        self.held().lost_signal()
+        self.held().lost_signal(&self.signal)
     }
 
     /// Calls `callback` on a thread of the client when the lock is lost; at once if it is already. Not called after a

@@ -79,6 +79,7 @@ pub struct Options {
     lock_delay: Duration,
     min_hold: Duration,
     max_hold: Option<Duration>,
+    hand_over: Option<Duration>,
     tries: Option<u32>,
     fail_fast: bool,
     retry: Option<Retry>,
@@ -125,6 +126,17 @@ impl Options {
     #[must_use]
     pub fn max_hold(mut self, hold: Duration) -> Options {
         self.max_hold = Some(hold);
+        self
+    }
+
+    /// How long threads of one client may pass the lock to one another without asking the masters, counted from the first
+    /// such hand-over; then it is released, so that other processes get their turn. Zero: never. Default: 10 ms.
+    ///
+    /// Only a lease that is renewed, was renewed well the last time and has half of its ttl left is passed on, to a caller
+    /// with the same options. The fencing token rises by one with each hand-over.
+    #[must_use]
+    pub fn hand_over(mut self, budget: Duration) -> Options {
+        self.hand_over = Some(budget);
         self
     }
 
@@ -196,6 +208,7 @@ impl Options {
             lock_delay: self.lock_delay,
             min_hold: self.min_hold,
             max_hold: self.max_hold,
+            hand_over: self.hand_over.unwrap_or(settings.hand_over),
             tries: self.tries,
             fail_fast: self.fail_fast,
             backoff,

@@ -1,5 +1,6 @@
 //! Doors into the wire for benchmarks and fuzzers. Not covered by semantic versioning.
 
+use crate::Client;
 use crate::protocol::{Answer, Command, Keys, Operation, Owner};
 use crate::wire::packed::Packed;
 use crate::wire::reply::Replies;
@@ -8,7 +9,7 @@ use std::sync::Arc;
 
 /// Appends the plain commands of an acquire for each of `masters` masters.
 pub fn encode_acquire(keys: &Arc<Keys>, owner: &Arc<Owner>, px_ms: u64, masters: usize, out: &mut Vec<u8>) {
-    let operation = Operation::Acquire { px_ms, full: false, fence: None };
+    let operation = Operation::Acquire { px_ms, full: false, fence: None, word_ms: 0 };
     let command = Command { keys: keys.clone(), owner: owner.clone(), operation, nonce: 0 };
     if let Some(packed) = Packed::of(&command) {
         for i in 0..masters {
@@ -33,7 +34,7 @@ impl std::fmt::Debug for PairDecoder {
 impl PairDecoder {
     /// A decoder for `owner`'s attempt on a connection that has cached `settled`.
     pub fn new(keys: Arc<Keys>, owner: Arc<Owner>, settled: &[u8]) -> PairDecoder {
-        let operation = Operation::Acquire { px_ms: 0, full: false, fence: None };
+        let operation = Operation::Acquire { px_ms: 0, full: false, fence: None, word_ms: 0 };
         let command = Command { keys, owner, operation, nonce: 0 };
         PairDecoder { command, settled: settled.to_vec(), replies: Replies::new() }
     }
@@ -54,6 +55,11 @@ impl PairDecoder {
         });
         answer
     }
+}
+
+/// How many threads stand in line for a lock in this process, behind the one that contends for it or holds it.
+pub fn in_line(client: &Client, name: &str) -> usize {
+    client.engine().queues.in_line(name)
 }
 
 /// Whether a node's URL is accepted, and if not, why not.

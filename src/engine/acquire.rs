@@ -4,8 +4,10 @@ use super::core::Engine;
 use super::error::Error;
 use super::fence::{self, NoToken};
 use super::held::Held;
+use super::queue::{Entered, Place};
 use super::rounds::Finished;
 use super::settings::Terms;
+use super::waiting::Waiting;
 use crate::protocol::acquire::Plan;
 use crate::protocol::{Acquire, Command, End, Judgement, Keys, Mono, Operation, Owner, Step, Token, Wait, validity};
 use crate::sys::{clock, entropy};
@@ -26,8 +28,41 @@ pub(crate) fn acquire(
     terms: &Arc<Terms>,
     wait: Wait,
 ) -> Result<Option<Arc<Held>>, Error> {
-    engine.usable()?;
+    loop {
+        engine.usable()?;
+        // Whoever counts its own attempts makes them, and stands in no line.
+        if terms.tries.is_some() {
+            return contend(engine, keys, terms, wait, None);
+        }
+        return match engine.queues.enter(keys, terms, wait) {
+            Entered::Turn(place, not_before) => {
+                if wait != Wait::Once && not_before > clock::now() {
+                    engine.pause(not_before.min(limit(wait)))?;
+                }
+                contend(engine, keys, terms, wait, Some(place))
+            }
+            Entered::Free => contend(engine, keys, terms, wait, None),
+            Entered::Lease(held) if held.remaining().is_zero() => {
+                held.let_go();
+                continue;
+            }
+            Entered::Lease(held) => Ok(Some(held)),
+            Entered::Held => Ok(None),
+            Entered::Closed => Err(Error::Closed),
+        };
+    }
+}
+
+/// Contends for the lock on the masters; `place` is the place in the line of this process, if the call stands in it.
+fn contend(
+    engine: &Arc<Engine>,
+    keys: &Arc<Keys>,
+    terms: &Arc<Terms>,
+    wait: Wait,
+    place: Option<Place>,
+) -> Result<Option<Arc<Held>>, Error> {
     let begin = clock::now();
+    let mut waiting = Waiting::new(engine, keys, terms, wait);
     let mut machine = Acquire::new(Plan {
         wait,
         tries: terms.tries,
@@ -39,10 +74,19 @@ pub(crate) fn acquire(
     let mut step = machine.first();
     loop {
         step = match step {
-            Step::Round { full } => match attempt(engine, keys, terms, full, limit(wait))? {
-                Ok(held) => return Ok(Some(held)),
+            Step::Round { full } => match attempt(engine, keys, terms, (full, waiting.word_ms()), limit(wait))? {
+                Ok(held) => {
+                    if let Some(place) = place {
+                        held.occupy(place);
+                    }
+                    return Ok(Some(held));
+                }
                 Err(failed) => {
                     let took = failed.round.end.since(failed.round.start);
+                    waiting.failed(&failed.judgement, took);
+                    if let Some(place) = &place {
+                        if failed.judgement.is_outage() { place.outage() } else { place.answered() }
+                    }
                     let custom = terms.pause.as_ref().map(|pause| pause(machine.pauses()));
                     let now = clock::now();
                     let next = machine.after_round(&failed.judgement, full, took, now, entropy::bits(), custom);
@@ -52,7 +96,7 @@ pub(crate) fn acquire(
                 }
             },
             Step::Sleep(at) => {
-                engine.pause(at)?;
+                waiting.pause(at)?;
                 machine.after_pause(clock::now())
             }
             Step::Done(end) => return finish(engine, keys, terms, end, (begin, machine.attempts()), last),
@@ -91,7 +135,7 @@ fn attempt(
     engine: &Arc<Engine>,
     keys: &Arc<Keys>,
     terms: &Arc<Terms>,
-    full: bool,
+    (full, word_ms): (bool, u64),
     limit: Mono,
 ) -> Result<Result<Arc<Held>, Failed>, Error> {
     let settings = &engine.settings;
@@ -100,7 +144,7 @@ fn attempt(
     let (token, nonce) = entropy::token_and_nonce().map_err(Error::System)?;
     let owner = Arc::new(Owner::new(Token::from_bytes(token), &terms.label, wall_us / 1_000));
     let fence = terms.fenced.then_some(wall_us);
-    let operation = Operation::Acquire { px_ms: terms.px_ms(terms.ttl), full, fence };
+    let operation = Operation::Acquire { px_ms: terms.px_ms(terms.ttl), full, fence, word_ms };
     let command = Command { keys: keys.clone(), owner: owner.clone(), operation, nonce };
     let round_limit = settings.round_limit(terms.ttl);
     let mut round = engine.round(command, clock::now().plus(round_limit).min(limit));
@@ -139,7 +183,8 @@ pub(crate) fn undo(engine: &Engine, attempt: &Op) {
     let targets = round.undo_targets();
     drop(round);
     if targets != 0 {
-        let command = Command { operation: Operation::Release { keep: Duration::ZERO }, ..attempt.command.clone() };
+        let command =
+            Command { operation: Operation::Release { keep: Duration::ZERO, tell: false }, ..attempt.command.clone() };
         let lane = engine.lane(&command.keys);
         lane.post(Arc::new(Op::new(command, engine.settings.quorum, targets, false)));
     }

@@ -62,6 +62,7 @@ impl Engine {
         for lane in &self.lanes {
             lane.sweep();
         }
+        self.queues.sweep(clock::now());
         self.timer.enter(clock::now().plus(SWEEP), Event::Sweep);
     }
 

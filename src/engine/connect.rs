@@ -1,4 +1,4 @@
-//! Connectors: threads that replace broken connections. Callers never connect.
+//! Connectors: threads that replace broken connections and make new ones. Callers never connect.
 
 use super::core::Engine;
 use super::timer::Event;
@@ -6,6 +6,12 @@ use crate::protocol::health::{STEADY, reconnect_pause};
 use crate::sys::clock;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
+
+/// Who lacks a connection.
+enum Vacancy {
+    Lane(usize),
+    Listener,
+}
 
 impl Engine {
     /// Sees to it that every lane gets a connection to master `i`.
@@ -30,20 +36,21 @@ impl Engine {
         steadiness.1 = if at_once { flaps.saturating_add(1) } else { 0 };
     }
 
-    fn lane_without(&self, i: usize) -> Option<usize> {
-        self.lanes.iter().position(|lane| lane.links[i].conn().is_none())
+    fn vacancy(&self, i: usize) -> Option<Vacancy> {
+        let lane = self.lanes.iter().position(|lane| lane.links[i].conn().is_none());
+        lane.map(Vacancy::Lane).or_else(|| self.listener.wants(i).then_some(Vacancy::Listener))
     }
 }
 
-/// Connects until every lane has a connection to master `i`. The engine is not kept alive meanwhile.
+/// Connects until every lane, and the listener if it runs, has a connection to master `i`. The engine is not kept alive meanwhile.
 fn run(engine: &Weak<Engine>, i: usize) {
     loop {
         let Some(alive) = engine.upgrade().filter(|e| !e.is_closed()) else { return };
         let master = &alive.masters[i];
-        if alive.lane_without(i).is_none() {
+        if alive.vacancy(i).is_none() {
             master.connecting.store(false, Ordering::Release);
             // One may have broken between the look and the store.
-            if alive.lane_without(i).is_none() || master.connecting.swap(true, Ordering::AcqRel) {
+            if alive.vacancy(i).is_none() || master.connecting.swap(true, Ordering::AcqRel) {
                 return;
             }
         }
@@ -63,15 +70,19 @@ fn run(engine: &Weak<Engine>, i: usize) {
             // It lay in the pool and was closed there.
             Ok(pooled) if pooled.has_news() => pooled.break_off(),
             Ok(pooled) => {
-                if let Some(lane) = alive.lane_without(i) {
-                    log::debug!("{}: connected", alive.labels[i]);
-                    alive.masters[i].steadiness.lock().0 = clock::now();
-                    alive.lanes[lane].install(i, pooled);
-                    if alive.is_closed() {
-                        alive.lanes[lane].close();
+                log::debug!("{}: connected", alive.labels[i]);
+                match alive.vacancy(i) {
+                    Some(Vacancy::Lane(lane)) => {
+                        alive.masters[i].steadiness.lock().0 = clock::now();
+                        alive.lanes[lane].install(i, pooled);
+                        if alive.is_closed() {
+                            alive.lanes[lane].close();
+                        }
+                        alive.reaper.reconnected(&alive, i);
+                        alive.progress.notify();
                     }
-                    alive.reaper.reconnected(&alive, i);
-                    alive.progress.notify();
+                    Some(Vacancy::Listener) => alive.listener.install(i, pooled),
+                    None => {}
                 }
             }
             Err(_) => log::debug!("{}: not connected: {}", alive.labels[i], alive.down_reason(i)),

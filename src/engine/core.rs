@@ -2,11 +2,14 @@
 
 use super::care::Caretakers;
 use super::error::Error;
+use super::listener::Listener;
+use super::queue::Queues;
 use super::reaper::Reaper;
 use super::settings::Settings;
 use super::signal::Callbacks;
 use super::timer::Timer;
 use super::watchdog::Watchdogs;
+use crate::protocol::handover::courtesy;
 use crate::protocol::{Keys, Mono, Reason};
 use crate::sys::sync::{Mutex, Pulse};
 use crate::sys::thread::Threads;
@@ -43,6 +46,8 @@ pub(crate) struct Engine {
     pub(crate) callbacks: Callbacks,
     pub(crate) watchdogs: Watchdogs,
     pub(crate) reaper: Reaper,
+    pub(crate) queues: Arc<Queues>,
+    pub(crate) listener: Arc<Listener>,
     /// Beats when a connection is made or given up, and at the end.
     pub(crate) progress: Arc<Pulse>,
     pid: u32,
@@ -55,6 +60,7 @@ impl Hooks for LaneHooks {
     fn connection_lost(&self, i: usize) {
         if let Some(engine) = self.0.upgrade() {
             engine.broke(i);
+            engine.listener.doubt(i);
             engine.connect(i);
         }
     }
@@ -62,6 +68,14 @@ impl Hooks for LaneHooks {
     fn undelivered(&self, i: usize, op: &Arc<Op>) {
         if let Some(engine) = self.0.upgrade() {
             engine.reaper.take(&engine, i, op);
+        }
+    }
+
+    fn others_wait(&self, op: &Arc<Op>) {
+        if let Some(engine) = self.0.upgrade() {
+            let now = clock::now();
+            let took = op.made.map_or(Duration::ZERO, |made| now.since(made));
+            engine.queues.yield_to_others(&op.command.keys.name, now.plus(courtesy(took)));
         }
     }
 
@@ -95,6 +109,7 @@ impl Engine {
         let progress = Arc::new(Pulse::default());
         let masters = pools(&settings, addresses, &labels, &progress);
         let timer = Timer::new().map_err(Error::System)?;
+        let listener = Listener::new(settings.quorum.votes()).map_err(Error::System)?;
         let mut failed = None;
         let engine = Arc::new_cyclic(|weak: &Weak<Engine>| {
             let lane = |index| {
@@ -122,6 +137,8 @@ impl Engine {
                 callbacks: Callbacks::default(),
                 watchdogs: Watchdogs::default(),
                 reaper: Reaper::new(n),
+                queues: Queues::new(),
+                listener,
                 progress,
                 pid: sys::pid(),
                 closed: AtomicBool::new(false),
@@ -231,6 +248,8 @@ impl Engine {
         self.watchdogs.stop();
         self.caretakers.stop();
         self.callbacks.stop();
+        self.queues.close();
+        self.listener.stop();
         self.progress.notify();
     }
 }
@@ -242,6 +261,8 @@ impl Drop for Engine {
             std::mem::forget(std::mem::take(&mut self.lanes));
             std::mem::forget(std::mem::take(&mut self.masters));
             std::mem::forget(self.timer.clone());
+            std::mem::forget(self.queues.clone());
+            std::mem::forget(self.listener.clone());
             std::mem::forget(std::mem::take(&mut self.watchdogs));
             std::mem::forget(std::mem::take(&mut self.callbacks));
             std::mem::forget(std::mem::replace(&mut self.caretakers, Caretakers::new(0)));

@@ -3,11 +3,13 @@
 use super::acquire::undo;
 use super::core::Engine;
 use super::error::{Error, Lost, MasterReport, Said};
+use super::queue::Place;
 use super::rounds::Finished;
 use super::settings::Terms;
 use super::signal::{Callback, Signal};
 use super::timer::{Event, Key};
 use super::watchdog::Seat;
+use crate::protocol::handover::Handover;
 use crate::protocol::lease::{Extended, Lease, State};
 use crate::protocol::{Command, Keys, Mono, Operation, Owner, Reason, Todo};
 use crate::sys::sync::Mutex;
@@ -36,6 +38,7 @@ pub enum Release {
 struct Gate {
     lease: Lease,
     timer: Option<Key>,
+    handover: Handover,
 }
 
 /// See the module.
@@ -44,7 +47,10 @@ pub(crate) struct Held {
     pub(crate) keys: Arc<Keys>,
     pub(crate) owner: Arc<Owner>,
     pub(crate) terms: Arc<Terms>,
-    pub(crate) signal: Signal,
+    /// The present holder's signal.
+    signal: Mutex<Arc<Signal>>,
+    /// The place in the line of this process, where the lock was queued for.
+    place: Mutex<Option<Place>>,
     /// The watchdog's seat; held by its thread while it renews.
     pub(crate) seat: Seat,
     /// One extension at a time.
@@ -52,7 +58,8 @@ pub(crate) struct Held {
     /// The end of the lease in nanoseconds; zero once it is lost or released.
     until: AtomicU64,
     gate: Mutex<Gate>,
-    fence: Mutex<Option<u64>>,
+    /// One question for a fencing token at a time.
+    fencing: Mutex<()>,
     /// The last round that was granted, for the margin; late votes still come in.
     votes: Mutex<Arc<Op>>,
     this: Weak<Held>,
@@ -67,6 +74,7 @@ impl Held {
         terms: &Arc<Terms>,
         round: &Finished,
     ) -> Arc<Held> {
+        let handover = Handover::new(if terms.min_hold.is_zero() { terms.hand_over } else { Duration::ZERO });
         let lease = Lease::new(terms.lease(engine.settings.drift), round.start);
         Arc::new_cyclic(|this: &Weak<Held>| {
             // What is due already is left to the timer's thread: the guard does not exist yet.
@@ -76,12 +84,13 @@ impl Held {
                 keys: keys.clone(),
                 owner: owner.clone(),
                 terms: terms.clone(),
-                signal: Signal::default(),
+                signal: Mutex::default(),
+                place: Mutex::new(None),
                 seat: Seat::default(),
                 extending: Mutex::new(()),
                 until: AtomicU64::new(lease.until().nanos()),
-                gate: Mutex::new(Gate { lease, timer }),
-                fence: Mutex::new(None),
+                gate: Mutex::new(Gate { lease, timer, handover }),
+                fencing: Mutex::new(()),
                 votes: Mutex::new(round.op.clone()),
                 this: this.clone(),
             }
@@ -194,17 +203,24 @@ impl Held {
     }
 
     fn announce(&self, reason: Reason) {
+        // The next in this process may try: the key ends soon, or is somebody else's.
+        drop(self.place.lock().take());
         let lost = self.lost_by(reason);
         log::error!("{lost}");
-        for callback in self.signal.fire(&lost) {
+        for callback in self.signal().fire(&lost) {
             self.engine.callbacks.call(&self.engine.threads, callback, lost.clone());
         }
     }
 
-    /// The channel that tells of the loss.
-    pub(crate) fn lost_signal(&self) -> &Receiver<Lost> {
+    /// The present holder's signal.
+    pub(crate) fn signal(&self) -> Arc<Signal> {
+        self.signal.lock().clone()
+    }
+
+    /// The channel of `signal` that tells of the loss.
+    pub(crate) fn lost_signal<'a>(&self, signal: &'a Signal) -> &'a Receiver<Lost> {
         let forked = self.engine.is_forked().then(|| self.lost_by(Reason::Forked));
-        self.signal.receiver(forked)
+        signal.receiver(forked)
     }
 
     /// Has `callback` called when the lock is lost; soon, if it is already.
@@ -212,7 +228,7 @@ impl Held {
         if self.engine.is_forked() {
             return;
         }
-        if let Some((callback, lost)) = self.signal.on_lost(callback) {
+        if let Some((callback, lost)) = self.signal().on_lost(callback) {
             self.engine.callbacks.call(&self.engine.threads, callback, lost);
         }
     }
@@ -336,24 +352,34 @@ impl Held {
     }
 
     pub(crate) fn remember_fence(&self, token: u64) {
-        *self.fence.lock() = Some(token);
+        self.gate.lock().handover.remember(token);
+    }
+
+    /// Takes the place in the line of this process for as long as the lock is held.
+    pub(crate) fn occupy(&self, place: Place) {
+        place.holds();
+        *self.place.lock() = Some(place);
     }
 
     /// The fencing token of this lease: asked for once, then remembered.
     pub(crate) fn fencing_token(&self) -> Result<u64, Error> {
         self.check()?;
-        let mut fence = self.fence.lock();
-        if let Some(token) = *fence {
+        if let Some(token) = self.known_fence() {
             return Ok(token);
         }
-        let token = super::fence::ask(&self.engine, self)?;
-        *fence = Some(token);
-        Ok(token)
+        let _one = self.fencing.lock();
+        if let Some(token) = self.known_fence() {
+            return Ok(token);
+        }
+        let counter = super::fence::ask(&self.engine, self)?;
+        let mut gate = self.gate.lock();
+        gate.handover.remember(counter);
+        Ok(gate.handover.token().unwrap_or(counter))
     }
 
     /// The fencing token, if it was asked for.
     pub(crate) fn known_fence(&self) -> Option<u64> {
-        *self.fence.lock()
+        self.gate.lock().handover.token()
     }
 
     /// Ends the lease on our side; the state before, and the release to send. Queued under the gate, behind all that a
@@ -377,7 +403,7 @@ impl Held {
         let command = Command {
             keys: self.keys.clone(),
             owner: self.owner.clone(),
-            operation: Operation::Release { keep },
+            operation: Operation::Release { keep, tell: true },
             nonce: 0,
         };
         let mut op = Op::new(command, quorum, quorum.all(), awaited);
@@ -385,7 +411,30 @@ impl Held {
         op.key_ends = Some(now.plus(self.terms.ttl + self.terms.lock_delay));
         let op = Arc::new(op);
         self.lane().enqueue(op.clone());
+        drop(gate);
+        // The next in this process contends behind the release.
+        drop(self.place.lock().take());
         (before, Some(op))
+    }
+
+    /// Hands the lease to the next in this process, without the masters.
+    ///
+    /// Proof obligation: under the gate, and the present guard is being given up by its owner, so it answers no more
+    /// questions; its signal ends before the next holder has one. No release of this value is queued anywhere, because
+    /// one is queued under the gate only, by the last holder.
+    fn pass_on(&self) -> bool {
+        let place = self.place.lock();
+        let (Some(place), Some(this)) = (&*place, self.this.upgrade()) else { return false };
+        place.hand_over(&this, || {
+            let mut gate = self.gate.lock();
+            let Gate { lease, handover, .. } = &mut *gate;
+            let passed = handover.pass(lease, clock::now());
+            drop(gate);
+            if passed {
+                std::mem::take(&mut *self.signal.lock()).end();
+            }
+            passed
+        })
     }
 
     /// Releases and waits for a quorum to confirm it.
@@ -393,8 +442,11 @@ impl Held {
         if self.engine.is_forked() {
             return Release::AlreadyLost(self.lost_by(Reason::Forked));
         }
+        if self.pass_on() {
+            return Release::Released;
+        }
         let (before, op) = self.end(true);
-        self.signal.end();
+        self.signal().end();
         self.engine.watchdogs.retire(self);
         let Some(op) = op else { return Release::Released };
         let start = clock::now();
@@ -424,8 +476,11 @@ impl Held {
         if self.engine.is_forked() {
             return false;
         }
+        if self.pass_on() {
+            return true;
+        }
         let (_, op) = self.end(false);
-        self.signal.end();
+        self.signal().end();
         self.engine.watchdogs.retire(self);
         if op.is_some() {
             self.lane().flush();
@@ -444,7 +499,8 @@ impl Held {
             self.engine.timer.leave(key);
         }
         drop(gate);
-        self.signal.end();
+        drop(self.place.lock().take());
+        self.signal().end();
         self.engine.watchdogs.retire(self);
         match before {
             State::Lost(reason) => Err(Error::Lost(self.lost_by(reason))),

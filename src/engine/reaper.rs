@@ -85,7 +85,7 @@ impl Engine {
         self.reaper.left_to_ttl.fetch_add(over as u64, Ordering::Relaxed);
         for Orphan { op, key_ends, .. } in due.drain(..) {
             let mut command = op.command.clone();
-            if let Operation::Release { keep } = &mut command.operation {
+            if let Operation::Release { keep, .. } = &mut command.operation {
                 *keep = keep.saturating_sub(now.since(op.made.unwrap_or(now)));
             }
             let mut again = Op::new(command, self.settings.quorum, 1 << i, false);

@@ -27,6 +27,7 @@ pub(crate) struct Settings {
     pub(crate) outage_patience: Duration,
     pub(crate) lanes: usize,
     pub(crate) pool_size: u32,
+    pub(crate) hand_over: Duration,
     pub(crate) label: Arc<str>,
     pub(crate) backoff: Backoff,
     pub(crate) pause: Option<Pause>,
@@ -53,6 +54,7 @@ pub(crate) struct Terms {
     pub(crate) lock_delay: Duration,
     pub(crate) min_hold: Duration,
     pub(crate) max_hold: Option<Duration>,
+    pub(crate) hand_over: Duration,
     pub(crate) tries: Option<u32>,
     pub(crate) fail_fast: bool,
     pub(crate) backoff: Backoff,
@@ -61,6 +63,12 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
+    /// Whether a lease on these terms serves a caller who asked for `other`.
+    pub(crate) fn same(&self, other: &Terms) -> bool {
+        let lease = |t: &Terms| (t.ttl, t.renew, t.fenced, t.lock_delay, t.min_hold, t.max_hold, t.hand_over);
+        std::ptr::eq(self, other) || (lease(self) == lease(other) && self.label == other.label)
+    }
+
     /// The life of the key on a master for a lease of `ttl`.
     pub(crate) fn px_ms(&self, ttl: Duration) -> u64 {
         millis_up(ttl.saturating_add(self.lock_delay))

@@ -30,6 +30,8 @@ pub enum Operation {
         full: bool,
         /// Raise the fencing counter in the same script, with this proposal in microseconds since 1970.
         fence: Option<u64>,
+        /// If the lock is held, leave word for this many milliseconds that somebody waits; zero for not. By the script only.
+        word_ms: u64,
     },
     /// Renew our key; where `recreate` is set, write it again if it is absent.
     Extend {
@@ -50,6 +52,8 @@ pub enum Operation {
     Release {
         /// How long the key stays.
         keep: Duration,
+        /// Whether those who wait are told. Not for an attempt that is undone: it may have held nothing.
+        tell: bool,
     },
     /// Raise the fencing counter while our key is there, with this proposal in microseconds since 1970.
     Fence(u64),

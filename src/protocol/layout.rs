@@ -72,6 +72,7 @@ impl Namespace {
             lock: format!("{ns}:L:{{{name}}}"),
             fence: format!("{ns}:F:{{{name}}}"),
             revoked: format!("{ns}:R:{{{name}}}"),
+            waiters: format!("{ns}:W:{{{name}}}"),
             channel: format!("{ns}:C:{{{name}}}"),
             generation: self.generation(),
             name: name.into(),
@@ -91,7 +92,9 @@ pub struct Keys {
     /// The key that keeps the value of a holder whose key was deleted by force, until its lease has ended: what it sends is
     /// refused, and its key is not written again.
     pub revoked: String,
-    /// The channel kept for waking waiters; nothing is said on it yet.
+    /// The key that says that somebody waits, and how many said so.
+    pub waiters: String,
+    /// The channel on which a release tells those who wait.
     pub channel: String,
     /// The key of the master's generation.
     pub generation: String,

@@ -182,6 +182,11 @@ impl Lease {
         self.terms.ttl
     }
 
+    /// Whether a watchdog renews the lease for as long as its holder wants.
+    pub fn is_renewed_without_end(&self) -> bool {
+        self.terms.renew && self.terms.max_hold.is_none()
+    }
+
     /// When the lease was granted.
     pub fn granted(&self) -> Mono {
         self.granted

@@ -16,6 +16,7 @@ pub mod acquire;
 pub mod command;
 pub mod fence;
 pub mod generation;
+pub mod handover;
 pub mod health;
 pub mod layout;
 pub mod lease;
@@ -26,6 +27,7 @@ pub mod retry;
 pub mod round;
 pub mod time;
 pub mod validity;
+pub mod wakeup;
 
 pub use acquire::{Acquire, End, Step, Wait};
 pub use command::{Command, Operation};

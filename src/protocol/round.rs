@@ -123,6 +123,13 @@ pub enum Judgement {
     NoQuorum,
 }
 
+impl Judgement {
+    /// Whether the masters, not other clients, are the reason.
+    pub fn is_outage(&self) -> bool {
+        matches!(self, Judgement::TooSlow | Judgement::NoQuorum | Judgement::Quarantined(_))
+    }
+}
+
 /// The answers to one command, and whether they have decided it. At most one answer per master counts.
 #[derive(Clone, Debug)]
 pub struct Round {

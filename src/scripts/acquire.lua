@@ -1,11 +1,17 @@
 -- acquire: writes our value if the key is absent. After generation.lua.
--- ARGV: 7 life of the key in ms, 8 proposal for the fencing counter in us ('' = not asked for).
+-- KEYS: 5 how many wait.
+-- ARGV: 7 life of the key in ms, 8 proposal for the fencing counter in us ('' = not asked for), 9 how long to leave word
+-- that somebody waits, in ms, if the key is another's ('0' = not).
 -- Reply: {1, generation to cache, counter or ''}, or as in generation.lua.
 local no = refusal()
 if no then return no end
 local cur, bad = holder()
 if bad then return bad end
-if cur then return {0, cur == ARGV[1] and -9 or redis.call('PTTL', KEYS[1])} end
+if cur == ARGV[1] then return {0, -9} end
+if cur then
+  if ARGV[9] ~= '0' and type(redis.pcall('INCR', KEYS[5])) == 'number' then redis.call('PEXPIRE', KEYS[5], ARGV[9]) end
+  return {0, redis.call('PTTL', KEYS[1])}
+end
 local c = ''
 if ARGV[8] ~= '' then
   c = raise(ARGV[8])

@@ -1,7 +1,17 @@
--- release: deletes our key, or lets it live on for a while (the minimum hold).
--- KEYS: 1 lock. ARGV: 1 our value on this master, 2 how long the key stays in ms ('0' = not).
--- Reply: 1 done, -1 absent, -2 held by another.
+-- release: deletes our key and tells those who wait, or lets it live on for a while (the minimum hold).
+-- KEYS: 1 lock, 2 how many wait. ARGV: 1 our value on this master, 2 how long the key stays in ms ('0' = not),
+-- 3 the channel on which to tell ('' = not).
+-- Reply: 1 done, 2 done and told, -1 absent, -2 held by another.
 local cur = redis.pcall('GET', KEYS[1])
 if cur ~= ARGV[1] then return cur and -2 or -1 end
-if ARGV[2] == '0' then redis.call('DEL', KEYS[1]) else redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
-return 1
+if ARGV[2] ~= '0' then
+  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+  return 1
+end
+redis.call('DEL', KEYS[1])
+-- whoever may not read the word, delete it or publish still releases
+local word = ARGV[3] ~= '' and redis.pcall('GET', KEYS[2])
+if type(word) ~= 'string' then return 1 end
+redis.pcall('DEL', KEYS[2])
+redis.pcall('PUBLISH', ARGV[3], word)
+return 2

@@ -178,6 +178,9 @@ pub(crate) fn script(operation: &Operation, value: &Value) -> Decoded {
     decoded.unwrap_or_else(|| NONSENSE.into())
 }
 
+/// What a release answers that found somebody waiting.
+pub(super) const RELEASED_AND_TOLD: u64 = 2;
+
 fn released(n: i64) -> Answer {
     match n {
         -1 => Answer::Missing,

@@ -59,9 +59,10 @@ impl Encoder {
             cmd.arg("EVAL").arg(script.text);
         }
         match &command.operation {
-            Operation::Release { keep } => {
+            Operation::Release { keep, tell } => {
                 command.owner.write_value(peer.index, value);
-                cmd.arg(1).arg(&keys.lock).arg(&*value).arg(millis_up(*keep));
+                cmd.arg(2).arg(&keys.lock).arg(&keys.waiters).arg(&*value).arg(millis_up(*keep));
+                cmd.arg(if *tell { &*keys.channel } else { "" });
             }
             Operation::Status => {
                 cmd.arg(3).arg(&keys.lock).arg(&keys.fence).arg(&keys.generation);
@@ -80,19 +81,22 @@ impl Encoder {
             }
             voting => {
                 command.owner.write_value(peer.index, value);
-                cmd.arg(4).arg(&keys.lock).arg(&keys.fence).arg(&keys.generation).arg(&keys.revoked);
+                let waiters = matches!(voting, Operation::Acquire { .. }).then_some(&keys.waiters);
+                cmd.arg(4 + usize::from(waiters.is_some()));
+                cmd.arg(&keys.lock).arg(&keys.fence).arg(&keys.generation).arg(&keys.revoked).arg(waiters);
                 cmd.arg(&*value).arg(peer.settled.map_or(&[][..], |g| g));
                 cmd.arg(peer.run_id)
                     .arg(deployment.block())
                     .arg(format!("{:016x}", command.nonce))
                     .arg(&*quarantine_us);
                 match voting {
-                    Operation::Acquire { px_ms, fence, .. } => {
+                    Operation::Acquire { px_ms, fence, word_ms, .. } => {
                         cmd.arg(px_ms);
                         match fence {
                             Some(proposal) => cmd.arg(proposal),
                             None => cmd.arg(""),
                         };
+                        cmd.arg(word_ms);
                     }
                     Operation::Extend { px_ms, recreate } => {
                         cmd.arg(px_ms).arg(u8::from(*recreate));

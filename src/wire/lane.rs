@@ -5,6 +5,7 @@
 
 use super::Pooled;
 use super::conversation::{Entry, Outgoing};
+use super::decode::RELEASED_AND_TOLD;
 use super::encode::{Encoder, Peer};
 use super::link::Link;
 use super::op::Op;
@@ -28,6 +29,8 @@ pub(crate) trait Hooks: Send + Sync {
     fn connection_lost(&self, i: usize);
     /// The release in `op` may not have reached master `i`.
     fn undelivered(&self, i: usize, op: &Arc<Op>);
+    /// The release in `op` found that somebody waits, and told him.
+    fn others_wait(&self, op: &Arc<Op>);
     /// Replies may come that nobody waits for: see to it that they are read.
     fn unattended(&self, lane: usize);
     /// Why master `i` cannot be reached.
@@ -358,10 +361,12 @@ impl Lane {
         now: Mono,
         mine: Option<&Arc<Op>>,
     ) -> Option<Thread> {
-        if let Answer::Failed(_) = answer
-            && op.command.operation.is_release()
-        {
-            self.hooks.undelivered(i, op);
+        if op.command.operation.is_release() {
+            match answer {
+                Answer::Failed(_) => self.hooks.undelivered(i, op),
+                Answer::Yes(Some(RELEASED_AND_TOLD)) => self.hooks.others_wait(op),
+                _ => {}
+            }
         }
         if !op.answer(i, answer, now) {
             return None;

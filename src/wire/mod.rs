@@ -19,6 +19,7 @@ mod reader;
 pub(crate) mod reply;
 pub(crate) mod scripts;
 pub(crate) mod seat;
+pub(crate) mod topics;
 
 /// A connection checked out of its master's pool.
 pub(crate) type Pooled = r2d2::PooledConnection<master::Manager>;

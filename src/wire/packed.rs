@@ -23,7 +23,7 @@ impl Packed {
         let mut bytes = Vec::with_capacity(320);
         let mut cmd = Cmd::with_capacity(8, 256);
         let plain = match &command.operation {
-            Operation::Acquire { px_ms, full: false, fence: None } => {
+            Operation::Acquire { px_ms, full: false, fence: None, .. } => {
                 cmd.arg("SET").arg(&keys.lock).arg(&value).arg("NX").arg("PX").arg(px_ms);
                 cmd.write_packed_command(&mut bytes);
                 let plain = bytes.len();
@@ -34,9 +34,10 @@ impl Packed {
                 cmd.write_packed_command(&mut bytes);
                 plain
             }
-            Operation::Release { keep } => {
+            Operation::Release { keep, tell } => {
                 let script = SCRIPTS.of(&command.operation);
-                cmd.arg("EVALSHA").arg(&script.sha).arg(1).arg(&keys.lock).arg(&value).arg(millis_up(*keep));
+                cmd.arg("EVALSHA").arg(&script.sha).arg(2).arg(&keys.lock).arg(&keys.waiters).arg(&value);
+                cmd.arg(millis_up(*keep)).arg(if *tell { &*keys.channel } else { "" });
                 cmd.write_packed_command(&mut bytes);
                 bytes.len()
             }

@@ -1,0 +1,298 @@
+//! One thread that hears of releases: a subscription connection per master, and who waits for which lock.
+
+use super::core::Engine;
+use crate::protocol::wakeup::Wakeup;
+use crate::protocol::{Keys, Mono};
+use crate::sys::sync::Mutex;
+use crate::sys::wake::Wake;
+use crate::sys::{clock, entropy};
+use crate::wire::Pooled;
+use crate::wire::topics::{News, Subscriber};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread::Thread;
+use std::time::Duration;
+
+/// How long a subscription outlives its last waiter: who waits once often waits again.
+const LINGER: Duration = Duration::from_secs(2);
+/// How long a waiter lets its subscription settle before it goes on without.
+const SETTLE: Duration = Duration::from_millis(20);
+
+/// One waiting thread's ear.
+pub(crate) struct Ear {
+    thread: Thread,
+    wakeup: Mutex<Wakeup>,
+    settled: AtomicBool,
+}
+
+impl Ear {
+    pub(crate) fn wakeup<T>(&self, act: impl FnOnce(&mut Wakeup) -> T) -> T {
+        act(&mut self.wakeup.lock())
+    }
+}
+
+#[derive(Default)]
+struct Topic {
+    ears: Vec<Arc<Ear>>,
+    /// The masters that have confirmed the subscription.
+    confirmed: u32,
+    idle_since: Mono,
+}
+
+#[derive(Default)]
+struct Inner {
+    topics: HashMap<String, Topic>,
+    /// Channels that were asked for since the thread last looked.
+    wanted: Vec<String>,
+    /// Connections that were made since the thread last looked.
+    fresh: Vec<(usize, Pooled)>,
+    /// Connections that are not to be relied on any more.
+    doubtful: u32,
+    connected: u32,
+    forbidden: u32,
+    started: bool,
+    stopped: bool,
+}
+
+/// The listener of a client; its thread starts with the first waiter.
+pub(crate) struct Listener {
+    inner: Mutex<Inner>,
+    wake: Wake,
+    votes: usize,
+}
+
+/// A waiting thread that is listening.
+pub(crate) struct Listening {
+    listener: Arc<Listener>,
+    channel: String,
+    pub(crate) ear: Arc<Ear>,
+}
+
+impl Listener {
+    pub(crate) fn new(votes: usize) -> io::Result<Arc<Listener>> {
+        Ok(Arc::new(Listener { inner: Mutex::default(), wake: Wake::new()?, votes }))
+    }
+
+    /// Has the calling thread hear of releases of a lock: from about now on, or from when a quorum of masters is
+    /// subscribed to. Until then its poll has to do.
+    pub(crate) fn listen(
+        self: &Arc<Self>,
+        engine: &Arc<Engine>,
+        keys: &Keys,
+        wakeup: Wakeup,
+        limit: Mono,
+    ) -> Listening {
+        let ear = Arc::new(Ear {
+            thread: std::thread::current(),
+            wakeup: Mutex::new(wakeup),
+            settled: AtomicBool::new(false),
+        });
+        let (mut begin, mut stir) = (false, false);
+        {
+            let mut inner = self.inner.lock();
+            if !inner.started && !inner.stopped {
+                (inner.started, begin) = (true, true);
+            }
+            let Inner { topics, wanted, .. } = &mut *inner;
+            let topic = topics.entry(keys.channel.clone()).or_insert_with(|| {
+                wanted.push(keys.channel.clone());
+                stir = true;
+                Topic::default()
+            });
+            ear.settled.store(self.is_settled(topic), Ordering::Release);
+            topic.ears.push(ear.clone());
+        }
+        let listening = Listening { listener: self.clone(), channel: keys.channel.clone(), ear };
+        if begin {
+            self.begin(engine);
+        } else if stir {
+            self.wake.signal();
+        }
+        let deadline = clock::now().plus(SETTLE).min(limit);
+        while !listening.ear.settled.load(Ordering::Acquire) {
+            let left = deadline.since(clock::now());
+            if left.is_zero() {
+                break;
+            }
+            std::thread::park_timeout(left);
+        }
+        listening
+    }
+
+    fn is_settled(&self, topic: &Topic) -> bool {
+        topic.confirmed.count_ones() as usize >= self.votes
+    }
+
+    fn begin(self: &Arc<Self>, engine: &Arc<Engine>) {
+        let (listener, weak, masters) = (self.clone(), Arc::downgrade(engine), engine.masters.len());
+        if let Err(e) = engine.threads.spawn("listener", move || listener.run(&weak, masters)) {
+            log::warn!("no thread to hear of releases with, so waiting is by polling: {e}");
+            self.inner.lock().started = false;
+            return;
+        }
+        for i in 0..masters {
+            engine.connect(i);
+        }
+    }
+
+    /// Whether a connection to master `i` is wanted.
+    pub(crate) fn wants(&self, i: usize) -> bool {
+        let inner = self.inner.lock();
+        inner.started && !inner.stopped && (inner.connected | inner.forbidden) >> i & 1 == 0
+    }
+
+    /// Takes a connection to master `i`.
+    pub(crate) fn install(&self, i: usize, pooled: Pooled) {
+        let mut inner = self.inner.lock();
+        inner.connected |= 1 << i;
+        inner.fresh.push((i, pooled));
+        drop(inner);
+        self.wake.signal();
+    }
+
+    /// Another connection to master `i` broke: this one may be dead without a word.
+    pub(crate) fn doubt(&self, i: usize) {
+        let mut inner = self.inner.lock();
+        if inner.connected >> i & 1 == 1 {
+            inner.doubtful |= 1 << i;
+            drop(inner);
+            self.wake.signal();
+        }
+    }
+
+    /// Ends the thread, and wakes who listens.
+    pub(crate) fn stop(&self) {
+        let mut inner = self.inner.lock();
+        inner.stopped = true;
+        let topics = std::mem::take(&mut inner.topics);
+        drop(inner);
+        self.wake.signal();
+        for ear in topics.values().flat_map(|topic| &topic.ears) {
+            ear.thread.unpark();
+        }
+    }
+
+    fn run(&self, engine: &Weak<Engine>, masters: usize) {
+        let mut subscribers: Vec<Option<Subscriber>> = (0..masters).map(|_| None).collect();
+        let mut buffer = vec![0; 16 * 1024];
+        while self.take_over(&mut subscribers) {
+            let ready = self.poll(&subscribers);
+            let (now, random) = (clock::now(), entropy::bits());
+            for (i, slot) in subscribers.iter_mut().enumerate() {
+                let Some(subscriber) = slot else { continue };
+                let mut fine = subscriber.flush();
+                if fine.is_ok() && ready >> i & 1 == 1 {
+                    fine = subscriber.read(&mut buffer, |news| self.hear(i, news, now, random));
+                }
+                let doubtful = self.inner.lock().doubtful >> i & 1 == 1;
+                if fine.is_err() || doubtful {
+                    *slot = None;
+                    self.lost(i);
+                    if let Some(engine) = engine.upgrade() {
+                        engine.connect(i);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes over what has changed since the last look; false at the end.
+    fn take_over(&self, subscribers: &mut [Option<Subscriber>]) -> bool {
+        let mut inner = self.inner.lock();
+        if inner.stopped {
+            return false;
+        }
+        for (i, pooled) in std::mem::take(&mut inner.fresh) {
+            let mut subscriber = Subscriber::new(pooled);
+            inner.topics.keys().for_each(|channel| subscriber.request(channel, true));
+            inner.doubtful &= !(1 << i);
+            subscribers[i] = Some(subscriber);
+        }
+        let now = clock::now();
+        let wanted = std::mem::take(&mut inner.wanted);
+        let is_over = |topic: &mut Topic| topic.ears.is_empty() && now.since(topic.idle_since) > LINGER;
+        let over: Vec<String> =
+            inner.topics.extract_if(|_, topic| is_over(topic)).map(|(channel, _)| channel).collect();
+        for subscriber in subscribers.iter_mut().flatten() {
+            wanted.iter().for_each(|channel| subscriber.request(channel, true));
+            over.iter().for_each(|channel| subscriber.request(channel, false));
+        }
+        drop(inner);
+        // What cannot be written shows itself at the next flush.
+        subscribers.iter_mut().flatten().for_each(|subscriber| drop(subscriber.flush()));
+        true
+    }
+
+    fn poll(&self, subscribers: &[Option<Subscriber>]) -> u32 {
+        let masters: Vec<usize> = (0..subscribers.len()).filter(|i| subscribers[*i].is_some()).collect();
+        let mut fds: Vec<PollFd<'_>> = Vec::with_capacity(masters.len() + 1);
+        for subscriber in subscribers.iter().flatten() {
+            let flags = if subscriber.has_backlog() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+            fds.push(PollFd::new(&**subscriber.conn(), flags));
+        }
+        fds.push(PollFd::from_borrowed_fd(self.wake.fd(), PollFlags::IN));
+        let limit = Timespec { tv_sec: 1, tv_nsec: 0 };
+        if !matches!(poll(&mut fds, Some(&limit)), Ok(n) if n > 0) {
+            return 0;
+        }
+        if fds.last().is_some_and(|fd| !fd.revents().is_empty()) {
+            self.wake.drain();
+        }
+        let readable = |k: usize| fds[k].revents().intersects(!PollFlags::OUT);
+        masters.iter().enumerate().filter(|(k, _)| readable(*k)).fold(0, |mask, (_, i)| mask | 1 << i)
+    }
+
+    fn hear(&self, i: usize, news: News, now: Mono, random: u64) {
+        let mut inner = self.inner.lock();
+        match news {
+            News::Subscribed(channel) => {
+                let Some(topic) = inner.topics.get_mut(&channel) else { return };
+                topic.confirmed |= 1 << i;
+                if self.is_settled(topic) {
+                    for ear in &topic.ears {
+                        ear.settled.store(true, Ordering::Release);
+                        ear.thread.unpark();
+                    }
+                }
+            }
+            News::Message(channel, waiters) => {
+                let Some(topic) = inner.topics.get(&channel) else { return };
+                for ear in &topic.ears {
+                    let before = ear.wakeup(|w| w.due());
+                    let due = ear.wakeup(|w| {
+                        w.on_message(i, waiters, now, random);
+                        w.due()
+                    });
+                    if due != before {
+                        ear.thread.unpark();
+                    }
+                }
+            }
+            News::Forbidden => {
+                log::debug!("master {i} does not permit to subscribe: waiting is by polling there");
+                inner.forbidden |= 1 << i;
+                inner.doubtful |= 1 << i;
+            }
+        }
+    }
+
+    fn lost(&self, i: usize) {
+        let mut inner = self.inner.lock();
+        inner.connected &= !(1 << i);
+        inner.doubtful &= !(1 << i);
+        inner.topics.values_mut().for_each(|topic| topic.confirmed &= !(1 << i));
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let mut inner = self.listener.inner.lock();
+        if let Some(topic) = inner.topics.get_mut(&self.channel) {
+            topic.ears.retain(|ear| !Arc::ptr_eq(ear, &self.ear));
+            topic.idle_since = clock::now();
+        }
+    }
+}

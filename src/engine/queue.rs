@@ -1,0 +1,271 @@
+//! Who in this process is next: one thread per lock name contends for it or holds it, the others queue in FIFO order.
+
+use super::held::Held;
+use super::settings::Terms;
+use crate::protocol::{Keys, Mono, Wait};
+use crate::sys::clock;
+use crate::sys::sync::Mutex;
+use std::collections::hash_map::{DefaultHasher, Entry};
+use std::collections::{HashMap, VecDeque};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::thread::Thread;
+use std::time::Duration;
+
+const SHARDS: usize = 16;
+/// The longest park: its clock may stand still during a suspend.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What a queued thread is given.
+enum Grant {
+    /// Its turn to contend.
+    Turn,
+    /// The lease itself.
+    Lease(Arc<Held>),
+    /// Leave to contend beside others.
+    Free,
+    /// Nothing: the client was closed.
+    Closed,
+}
+
+struct Waiter {
+    thread: Thread,
+    terms: Arc<Terms>,
+    grant: Mutex<Option<Grant>>,
+}
+
+impl Waiter {
+    fn give(&self, grant: Grant) {
+        *self.grant.lock() = Some(grant);
+        self.thread.unpark();
+    }
+}
+
+#[derive(Default)]
+struct Line {
+    /// A thread contends for the name, or holds it.
+    occupied: bool,
+    /// It holds it.
+    held: bool,
+    /// The last attempt met an outage: everybody contends for himself and tells of it in his own time.
+    outage: bool,
+    /// Others waited elsewhere when we released: leave the lock alone until then.
+    yield_until: Mono,
+    waiters: VecDeque<Arc<Waiter>>,
+}
+
+impl Line {
+    fn is_idle(&self, now: Mono) -> bool {
+        !self.occupied && self.waiters.is_empty() && self.yield_until <= now
+    }
+}
+
+#[derive(Default)]
+struct Shard {
+    lines: HashMap<Arc<str>, Line>,
+    closed: bool,
+}
+
+/// The lines of a client.
+pub(crate) struct Queues {
+    shards: [Mutex<Shard>; SHARDS],
+}
+
+/// How a call enters.
+pub(crate) enum Entered {
+    /// It contends, and nobody else of this process does; not before the given moment.
+    Turn(Place, Mono),
+    /// It contends beside others.
+    Free,
+    /// It has been handed a lease.
+    Lease(Arc<Held>),
+    /// A thread of this process holds the lock, and the call does not wait (any longer).
+    Held,
+    /// The client was closed.
+    Closed,
+}
+
+/// The right to contend for a name and to hold it; dropped, it goes to the next in line.
+pub(crate) struct Place {
+    queues: Arc<Queues>,
+    name: Arc<str>,
+}
+
+impl Queues {
+    pub(crate) fn new() -> Arc<Queues> {
+        Arc::new(Queues { shards: std::array::from_fn(|_| Mutex::default()) })
+    }
+
+    fn shard(&self, name: &str) -> &Mutex<Shard> {
+        let mut hasher = DefaultHasher::new();
+        name.hash(&mut hasher);
+        &self.shards[hasher.finish() as usize % SHARDS]
+    }
+
+    /// Enters the line of a name, and waits in it for as long as `wait` says.
+    pub(crate) fn enter(self: &Arc<Self>, keys: &Keys, terms: &Arc<Terms>, wait: Wait) -> Entered {
+        let waiter = {
+            let mut shard = self.shard(&keys.name).lock();
+            if shard.closed {
+                return Entered::Closed;
+            }
+            let line = match shard.lines.entry(keys.name.clone()) {
+                Entry::Vacant(vacant) => vacant.insert(Line::default()),
+                Entry::Occupied(line) => line.into_mut(),
+            };
+            if !line.occupied {
+                line.occupied = true;
+                return Entered::Turn(self.place(&keys.name), line.yield_until);
+            }
+            if line.outage {
+                return Entered::Free;
+            }
+            if wait == Wait::Once {
+                return if line.held { Entered::Held } else { Entered::Free };
+            }
+            let waiter =
+                Arc::new(Waiter { thread: std::thread::current(), terms: terms.clone(), grant: Mutex::new(None) });
+            line.waiters.push_back(waiter.clone());
+            waiter
+        };
+        self.wait(&keys.name, &waiter, wait)
+    }
+
+    fn wait(self: &Arc<Self>, name: &Arc<str>, waiter: &Arc<Waiter>, wait: Wait) -> Entered {
+        let limit = if let Wait::Until(limit) = wait { limit } else { Mono::NEVER };
+        let grant = loop {
+            if let Some(grant) = waiter.grant.lock().take() {
+                break grant;
+            }
+            let left = limit.since(clock::now());
+            if left.is_zero() {
+                let mut shard = self.shard(name).lock();
+                // What was given in the last moment is taken.
+                if let Some(grant) = waiter.grant.lock().take() {
+                    break grant;
+                }
+                if let Some(line) = shard.lines.get_mut(name) {
+                    line.waiters.retain(|w| !Arc::ptr_eq(w, waiter));
+                }
+                return Entered::Held;
+            }
+            std::thread::park_timeout(left.min(LOOK));
+        };
+        match grant {
+            Grant::Turn if limit <= clock::now() => {
+                drop(self.place(name));
+                Entered::Held
+            }
+            Grant::Turn => Entered::Turn(self.place(name), self.yield_until(name)),
+            Grant::Lease(held) => Entered::Lease(held),
+            Grant::Free => Entered::Free,
+            Grant::Closed => Entered::Closed,
+        }
+    }
+
+    fn place(self: &Arc<Self>, name: &Arc<str>) -> Place {
+        Place { queues: self.clone(), name: name.clone() }
+    }
+
+    fn yield_until(&self, name: &str) -> Mono {
+        self.shard(name).lock().lines.get(name).map_or(Mono::ZERO, |line| line.yield_until)
+    }
+
+    /// Others wait elsewhere for a lock that this process has released: leave it alone until then.
+    pub(crate) fn yield_to_others(&self, name: &Arc<str>, until: Mono) {
+        let mut shard = self.shard(name).lock();
+        if !shard.closed {
+            let line = shard.lines.entry(name.clone()).or_default();
+            line.yield_until = line.yield_until.max(until);
+        }
+    }
+
+    /// How many threads wait in a line.
+    pub(crate) fn in_line(&self, name: &str) -> usize {
+        self.shard(name).lock().lines.get(name).map_or(0, |line| line.waiters.len())
+    }
+
+    /// Forgets lines that nobody stands in.
+    pub(crate) fn sweep(&self, now: Mono) {
+        for shard in &self.shards {
+            shard.lock().lines.retain(|_, line| !line.is_idle(now));
+        }
+    }
+
+    /// Sends everybody away, for good.
+    pub(crate) fn close(&self) {
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            shard.closed = true;
+            for (_, line) in shard.lines.drain() {
+                for waiter in line.waiters {
+                    waiter.give(Grant::Closed);
+                }
+            }
+        }
+    }
+}
+
+impl Place {
+    fn with_line<T>(&self, act: impl FnOnce(&mut Line) -> T) -> Option<T> {
+        self.queues.shard(&self.name).lock().lines.get_mut(&self.name).map(act)
+    }
+
+    /// The lock is held: who does not wait need not ask.
+    pub(crate) fn holds(&self) {
+        self.with_line(|line| (line.held, line.outage) = (true, false));
+    }
+
+    /// An attempt was answered by masters enough.
+    pub(crate) fn answered(&self) {
+        self.with_line(|line| line.outage = false);
+    }
+
+    /// An attempt met an outage: whoever waits here contends for himself, and ends in his own time.
+    pub(crate) fn outage(&self) {
+        let waiters = self.with_line(|line| {
+            line.outage = true;
+            std::mem::take(&mut line.waiters)
+        });
+        for waiter in waiters.into_iter().flatten() {
+            waiter.give(Grant::Free);
+        }
+    }
+
+    /// Gives the lease `held`, which has this place, to the first in line, if it wants it on the same terms and
+    /// `pass` agrees.
+    pub(crate) fn hand_over(&self, held: &Arc<Held>, pass: impl FnOnce() -> bool) -> bool {
+        let given = self.with_line(|line| {
+            let same = line.waiters.front().is_some_and(|w| w.terms.same(&held.terms));
+            if same && pass() { line.waiters.pop_front() } else { None }
+        });
+        match given.flatten() {
+            Some(waiter) => {
+                waiter.give(Grant::Lease(held.clone()));
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut shard = self.queues.shard(&self.name).lock();
+        let Entry::Occupied(mut entry) = shard.lines.entry(self.name.clone()) else { return };
+        let line = entry.get_mut();
+        line.held = false;
+        let next = line.waiters.pop_front();
+        if next.is_none() {
+            line.occupied = false;
+            line.outage = false;
+            if line.yield_until == Mono::ZERO {
+                entry.remove();
+            }
+        }
+        drop(shard);
+        if let Some(next) = next {
+            next.give(Grant::Turn);
+        }
+    }
+}

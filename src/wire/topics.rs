@@ -1,0 +1,119 @@
+//! One subscription connection: what is to be sent, and the messages that come.
+
+use super::Pooled;
+use super::conn::Conn;
+use super::reply::{Replies, Stop};
+use redis::{Value, cmd};
+use std::io;
+use std::sync::Arc;
+
+/// What a subscription connection tells.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    /// The channel is subscribed to.
+    Subscribed(String),
+    /// A message on a channel: the number that it carries.
+    Message(String, u64),
+    /// The server does not let this user subscribe.
+    Forbidden,
+}
+
+/// A subscription connection to one master. It goes back to no pool: nobody else could use it.
+pub(crate) struct Subscriber {
+    pooled: Pooled,
+    replies: Replies,
+    outgoing: Vec<u8>,
+}
+
+impl Subscriber {
+    pub(crate) fn new(pooled: Pooled) -> Subscriber {
+        Subscriber { pooled, replies: Replies::new(), outgoing: Vec::new() }
+    }
+
+    /// The connection, to poll it.
+    pub(crate) fn conn(&self) -> &Arc<Conn> {
+        &self.pooled
+    }
+
+    /// Queues a subscription, or the end of one.
+    pub(crate) fn request(&mut self, channel: &str, subscribe: bool) {
+        let word = if subscribe { "SUBSCRIBE" } else { "UNSUBSCRIBE" };
+        cmd(word).arg(channel).write_packed_command(&mut self.outgoing);
+    }
+
+    /// Whether the socket has not taken everything yet.
+    pub(crate) fn has_backlog(&self) -> bool {
+        !self.outgoing.is_empty()
+    }
+
+    /// Writes what the socket takes.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        while !self.outgoing.is_empty() {
+            match self.pooled.send(&self.outgoing) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => drop(self.outgoing.drain(..n)),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what has come, at most a few buffers full, so that a flood on one connection does not silence the others.
+    pub(crate) fn read(&mut self, buffer: &mut [u8], mut tell: impl FnMut(News)) -> io::Result<()> {
+        for _ in 0..4 {
+            let n = match self.pooled.receive(buffer) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(n) => n,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) => return Err(e),
+            };
+            let stop = self.replies.feed(&buffer[..n], |value| match news(value) {
+                Ok(news) => {
+                    news.into_iter().for_each(&mut tell);
+                    true
+                }
+                Err(()) => false,
+            });
+            if let Stop::Nonsense = stop {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+            if n < buffer.len() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Subscriber {
+    fn drop(&mut self) {
+        self.pooled.break_off();
+    }
+}
+
+/// What a reply on a subscription connection says; `Err` if it makes no sense there.
+fn news(value: Value) -> Result<Option<News>, ()> {
+    let items = match value {
+        Value::Array(items) => items,
+        Value::ServerError(_) => return Ok(Some(News::Forbidden)),
+        _ => return Err(()),
+    };
+    let text = |v: &Value| match v {
+        Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
+        _ => None,
+    };
+    let [kind, channel, payload] = items.as_slice() else { return Err(()) };
+    match (text(kind).as_deref(), text(channel), payload) {
+        (Some("subscribe"), Some(channel), _) => Ok(Some(News::Subscribed(channel))),
+        (Some("unsubscribe"), _, _) => Ok(None),
+        // Whatever the payload is: it is a hint.
+        (Some("message"), Some(channel), payload) => {
+            let waiters = text(payload).and_then(|n| n.parse().ok()).unwrap_or(1);
+            Ok(Some(News::Message(channel, waiters)))
+        }
+        _ => Err(()),
+    }
+}

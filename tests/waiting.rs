@@ -1,0 +1,386 @@
+//! Waiting: woken by releases, in line inside a process, handed over without the masters.
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test may stop at the first surprise, and reads the clock that its user reads"
+)]
+
+mod support;
+
+use redleash::unversioned::in_line;
+use redleash::{Client, Error, Lease, Options, Release, Retry};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+use support::servers::{Cluster, Server};
+use support::{builder, client, eventually, lock_keys, masters, ms, no_keys_left, secs, settle, settled, value};
+
+fn waiters_key(name: &str) -> String {
+    format!("rl:W:{{{name}}}")
+}
+
+fn channel(name: &str) -> String {
+    format!("rl:C:{{{name}}}")
+}
+
+/// How often a master was asked for something, by its own statistics.
+fn calls(master: &Server, command: &str) -> u64 {
+    let text = master.command(&["INFO", "commandstats"]).unwrap().text().unwrap();
+    let line = text.lines().find_map(|l| l.strip_prefix(&format!("cmdstat_{command}:calls=")));
+    line.map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
+}
+
+fn subscribers(master: &Server, name: &str) -> i64 {
+    master.command(&["PUBSUB", "NUMSUB", &channel(name)]).map_or(0, |reply| reply.items()[1].int().unwrap())
+}
+
+/// Polls so rarely that only a message can have woken it.
+fn lazy() -> Options {
+    Options::new().retry(Retry::Backoff { min: secs(50), max: secs(50), cap: secs(50) })
+}
+
+/// A waiter in a thread; it tells when it has the lock, and releases it.
+fn waiter(client: &Client, name: &str, options: Options) -> thread::JoinHandle<Result<Duration, Error>> {
+    let lock = client.lock(name).options(options);
+    thread::spawn(move || {
+        let start = Instant::now();
+        let guard = lock.acquire()?;
+        let took = start.elapsed();
+        assert!(matches!(guard.release(), Release::Released));
+        Ok(took)
+    })
+}
+
+fn all_wait_for(cluster: &Cluster, name: &str, masters: usize) {
+    let heard = || cluster.iter().filter(|m| subscribers(m, name) > 0).count() >= masters;
+    eventually("the waiter is subscribed", heard);
+    let word = |m: &Server| m.command(&["GET", &waiters_key(name)]).is_ok_and(|word| !word.is_nil());
+    eventually("the waiter has left word", || cluster.iter().filter(|m| word(m)).count() >= masters);
+}
+
+#[test]
+fn a_release_wakes_a_waiter_of_another_client() {
+    let Some(cluster) = masters(3) else { return };
+    let (holder, other) = (settled(&cluster), client(&cluster));
+    let guard = holder.lock("wake").acquire().unwrap();
+    let waiting = waiter(&other, "wake", lazy());
+    all_wait_for(&cluster, "wake", 3);
+    assert_eq!(guard.release(), Release::Released);
+    eventually("the waiter has had it", || waiting.is_finished());
+    assert!(waiting.join().unwrap().unwrap() < secs(45), "the poll, not the message, woke it");
+    no_keys_left(&cluster);
+}
+
+#[test]
+fn a_dropped_guard_wakes_a_waiter_too() {
+    let Some(cluster) = masters(3) else { return };
+    let (holder, other) = (settled(&cluster), client(&cluster));
+    let guard = holder.lock("wake").acquire().unwrap();
+    let waiting = waiter(&other, "wake", lazy());
+    all_wait_for(&cluster, "wake", 3);
+    drop(guard);
+    eventually("the waiter has had it", || waiting.is_finished());
+    waiting.join().unwrap().unwrap();
+}
+
+#[test]
+fn two_of_three_masters_are_enough_to_wake_a_waiter() {
+    let Some(cluster) = masters(3) else { return };
+    let (holder, other) = (settled(&cluster), client(&cluster));
+    cluster[2].kill();
+    let guard = holder.lock("wake").acquire().unwrap();
+    let waiting = waiter(&other, "wake", lazy());
+    all_wait_for(&cluster, "wake", 2);
+    drop(guard);
+    eventually("the waiter has had it", || waiting.is_finished());
+    waiting.join().unwrap().unwrap();
+}
+
+#[test]
+fn wake_ups_survive_a_master_that_was_killed_and_came_back() {
+    let Some(cluster) = masters(3) else { return };
+    let holder = settle(builder(cluster.urls()).max_lease(secs(2)).ttl(secs(1)));
+    let other = builder(cluster.urls()).max_lease(secs(2)).ttl(secs(1)).outage_patience(secs(300)).build().unwrap();
+    let guard = holder.lock("wake").acquire().unwrap();
+    let waiting = waiter(&other, "wake", lazy());
+    all_wait_for(&cluster, "wake", 3);
+    for master in &cluster[..2] {
+        master.restart_empty().unwrap();
+        eventually("the waiter is subscribed again", || subscribers(master, "wake") > 0);
+    }
+    // Two masters have forgotten that somebody waits; the third alone knows, and one message is enough.
+    eventually("the guard's release went through", || guard.check().is_ok());
+    drop(guard);
+    eventually("the waiter has had it", || waiting.is_finished());
+    waiting.join().unwrap().unwrap();
+}
+
+#[test]
+fn without_messages_the_poll_finds_a_free_lock() {
+    let Some(cluster) = masters(3) else { return };
+    let (holder, other) = (settled(&cluster), client(&cluster));
+    let guard = holder.lock("poll").acquire().unwrap();
+    let waiting = waiter(&other, "poll", Options::new());
+    all_wait_for(&cluster, "poll", 3);
+    for master in &cluster[..] {
+        assert_eq!(master.command(&["DEL", &waiters_key("poll")]).unwrap().int(), Some(1));
+    }
+    let published: Vec<u64> = cluster.iter().map(|m| calls(m, "publish")).collect();
+    drop(guard);
+    eventually("the waiter has had it", || waiting.is_finished());
+    waiting.join().unwrap().unwrap();
+    // A poll may have left word again before the release, but mostly nothing was said.
+    let more = cluster.iter().zip(published).filter(|(m, before)| calls(m, "publish") > *before).count();
+    assert!(more <= 3);
+}
+
+#[test]
+fn a_release_says_nothing_where_nobody_waits() {
+    let Some(cluster) = masters(3) else { return };
+    let client = settled(&cluster);
+    for _ in 0..20 {
+        assert_eq!(client.lock("quiet").acquire().unwrap().release(), Release::Released);
+    }
+    assert!(cluster.iter().all(|m| calls(m, "publish") == 0));
+}
+
+#[test]
+fn a_flood_of_forged_messages_causes_few_attempts() {
+    let Some(cluster) = masters(3) else { return };
+    let (holder, other) = (settled(&cluster), client(&cluster));
+    let guard = holder.lock("flood").acquire().unwrap();
+    let waiting = waiter(&other, "flood", lazy());
+    all_wait_for(&cluster, "flood", 3);
+    let before: Vec<u64> = cluster.iter().map(|m| calls(m, "eval") + calls(m, "evalsha")).collect();
+    for n in 0..2_000 {
+        for master in &cluster[..] {
+            let forged = if n % 2 == 0 { "1" } else { "not a number" };
+            master.command(&["PUBLISH", &channel("flood"), forged]).unwrap();
+        }
+    }
+    for (master, before) in cluster.iter().zip(before) {
+        let attempts = calls(master, "eval") + calls(master, "evalsha") - before;
+        // Each attempt is undone: two scripts, and a renewal may come in between.
+        assert!(attempts <= 2 * 16 + 8, "{attempts} scripts");
+    }
+    assert!(!waiting.is_finished());
+    drop(guard);
+    // Its credit is used up and its poll is rare: what remains is a message less forged than the others. It waits.
+    assert!(holder.lock("flood").try_acquire().unwrap().is_some_and(|g| g.check().is_ok()));
+    other.close(secs(5));
+    assert!(matches!(waiting.join().unwrap(), Err(Error::Closed)));
+}
+
+#[test]
+fn threads_of_one_client_get_the_lock_in_the_order_in_which_they_came() {
+    let Some(cluster) = masters(3) else { return };
+    for hand_over in [Duration::ZERO, secs(10)] {
+        let client = settle_again(&cluster, |b| b.hand_over(hand_over));
+        let guard = client.lock("fifo").acquire().unwrap();
+        let (order, mut threads) = (Arc::new(Mutex::new(Vec::new())), Vec::new());
+        for k in 0..8 {
+            let (lock, order) = (client.lock("fifo"), order.clone());
+            threads.push(thread::spawn(move || {
+                let guard = lock.acquire().unwrap();
+                order.lock().unwrap().push(k);
+                guard.check().unwrap();
+            }));
+            eventually("the thread is in line", || in_line(&client, "fifo") == k + 1);
+        }
+        drop(guard);
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert_eq!(*order.lock().unwrap(), (0..8).collect::<Vec<_>>(), "hand-over budget {hand_over:?}");
+    }
+    no_keys_left(&cluster);
+}
+
+/// A client of masters that may be settled already.
+fn settle_again(cluster: &Cluster, with: impl FnOnce(redleash::ClientBuilder) -> redleash::ClientBuilder) -> Client {
+    let client = with(builder(cluster.urls())).build().unwrap();
+    let _ = client.init();
+    client
+}
+
+#[test]
+fn a_lease_is_handed_over_without_the_masters_and_its_token_rises() {
+    let Some(cluster) = masters(3) else { return };
+    let client = settle_again(&cluster, |b| b.hand_over(secs(10)));
+    let first = client.lock("hand").acquire().unwrap();
+    let token = first.fencing_token().unwrap();
+    let stored = value(&cluster[0], "hand").unwrap();
+    let lock = client.lock("hand");
+    let (told, hear) = mpsc::channel();
+    let second = thread::spawn(move || {
+        let guard = lock.acquire().unwrap();
+        told.send((guard.fencing_token().unwrap(), guard.state())).unwrap();
+        guard
+    });
+    eventually("the second is in line", || in_line(&client, "hand") == 1);
+    let lost = first.lost().clone();
+    assert_eq!(first.release(), Release::Released);
+    let (next, state) = hear.recv_timeout(support::SOON).unwrap();
+    assert_eq!((next, state), (token + 1, redleash::State::Held));
+    assert_eq!(value(&cluster[0], "hand").unwrap(), stored, "the masters know of nothing");
+    // The first holder's signal has ended: disconnected, and nothing in it.
+    assert!(lost.try_recv().is_err_and(|e| e.is_disconnected()));
+    let second = second.join().unwrap();
+    assert!(second.lost().try_recv().is_err_and(|e| e.is_empty()));
+    second.check().unwrap();
+    drop(second);
+    no_keys_left(&cluster);
+    let third = client.lock("hand").acquire().unwrap();
+    assert!(third.fencing_token().unwrap() > next);
+}
+
+#[test]
+fn tokens_rise_over_many_hand_overs_and_releases() {
+    let Some(cluster) = masters(3) else { return };
+    let client = settle_again(&cluster, |b| b.hand_over(secs(60)));
+    let tokens = Arc::new(Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..100 {
+                    let guard = client.lock("rise").acquire().unwrap();
+                    tokens.lock().unwrap().push(guard.fencing_token().unwrap());
+                    drop(guard);
+                }
+            });
+        }
+    });
+    let tokens = tokens.lock().unwrap();
+    assert_eq!(tokens.len(), 400);
+    assert!(tokens.windows(2).all(|w| w[0] < w[1]), "{tokens:?}");
+}
+
+#[test]
+fn a_callback_of_a_former_holder_is_not_called_for_the_next() {
+    let Some(cluster) = masters(1) else { return };
+    let client = settle_again(&cluster, |b| b.hand_over(secs(10)));
+    let called = Arc::new(AtomicBool::new(false));
+    let first = client.lock("cb").acquire().unwrap();
+    let flag = called.clone();
+    first.on_lost(move |_| flag.store(true, Ordering::SeqCst));
+    let lock = client.lock("cb");
+    let second = thread::spawn(move || lock.acquire().unwrap());
+    eventually("the second is in line", || in_line(&client, "cb") == 1);
+    drop(first);
+    let second = second.join().unwrap();
+    client.force_release("cb").unwrap();
+    assert!(second.verify().is_err());
+    assert!(second.lost().recv_timeout(support::SOON).is_ok());
+    assert!(!called.load(Ordering::SeqCst));
+}
+
+#[test]
+fn leases_that_belong_to_one_holder_are_not_handed_over() {
+    let Some(cluster) = masters(3) else { return };
+    let client = settle_again(&cluster, |b| b.hand_over(secs(10)));
+    let cases = [
+        Options::new().lease(Lease::Fixed { ttl: secs(20) }),
+        Options::new().max_hold(secs(20)),
+        Options::new().min_hold(ms(1)),
+        Options::new().hand_over(Duration::ZERO),
+    ];
+    for (k, options) in cases.into_iter().enumerate() {
+        let name = format!("own{k}");
+        let lock = client.lock(&name).options(options);
+        let first = lock.acquire().unwrap();
+        let stored = value(&cluster[0], &name).unwrap();
+        let second = thread::spawn(move || lock.acquire().unwrap());
+        eventually("the second is in line", || in_line(&client, &name) == 1);
+        drop(first);
+        let second = second.join().unwrap();
+        assert_ne!(value(&cluster[0], &name).unwrap(), stored, "case {k}");
+        drop(second);
+    }
+}
+
+#[test]
+fn a_waiter_with_other_options_gets_a_lease_of_its_own() {
+    let Some(cluster) = masters(3) else { return };
+    let client = settle_again(&cluster, |b| b.hand_over(secs(10)));
+    let first = client.lock("own").acquire().unwrap();
+    let lock = client.lock("own").options(Options::new().lease(Lease::Watchdog { ttl: secs(5) }));
+    let second = thread::spawn(move || lock.acquire().unwrap());
+    eventually("the second is in line", || in_line(&client, "own") == 1);
+    drop(first);
+    assert!(second.join().unwrap().remaining() <= secs(5));
+}
+
+#[test]
+fn a_wait_that_ends_in_line_leaves_no_trace() {
+    let Some(cluster) = masters(3) else { return };
+    let client = settled(&cluster);
+    let guard = client.lock("line").acquire().unwrap();
+    let before: Vec<u64> = cluster.iter().map(|m| calls(m, "set")).collect();
+    let start = Instant::now();
+    assert!(client.lock("line").try_acquire_for(ms(100)).unwrap().is_none());
+    assert!(start.elapsed() >= ms(100));
+    assert!(client.lock("line").try_acquire().unwrap().is_none());
+    for (master, before) in cluster.iter().zip(before) {
+        assert_eq!(calls(master, "set"), before, "a thread of this process holds it, so no master was asked");
+    }
+    drop(guard);
+    eventually("it is free at once", || client.lock("line").try_acquire().unwrap().is_some());
+    no_keys_left(&cluster);
+}
+
+#[test]
+fn a_lost_lock_lets_the_line_go_on_while_its_guard_lives() {
+    let Some(cluster) = masters(3) else { return };
+    let client = settled(&cluster);
+    let guard = client.lock("lost").options(Options::new().lease(Lease::Fixed { ttl: ms(300) })).acquire().unwrap();
+    let waiting = waiter(&client, "lost", Options::new());
+    eventually("the next one has had it", || waiting.is_finished());
+    waiting.join().unwrap().unwrap();
+    assert!(guard.check().is_err());
+}
+
+#[test]
+fn closing_a_client_sends_its_waiters_away() {
+    let Some(cluster) = masters(3) else { return };
+    let (holder, other) = (settled(&cluster), client(&cluster));
+    let guard = holder.lock("close").acquire().unwrap();
+    let waiting: Vec<_> = (0..3).map(|_| waiter(&other, "close", lazy())).collect();
+    all_wait_for(&cluster, "close", 3);
+    let report = other.close(secs(10));
+    assert_eq!(report.threads_left, 0, "{report:?}");
+    for waiter in waiting {
+        assert!(matches!(waiter.join().unwrap(), Err(Error::Closed)));
+    }
+    drop(guard);
+}
+
+#[test]
+fn in_an_outage_everybody_in_line_is_told_in_his_own_time() {
+    let Some(cluster) = masters(3) else { return };
+    let client = settle(builder(cluster.urls()).outage_patience(secs(1)));
+    cluster[0].kill();
+    cluster[1].kill();
+    let start = Instant::now();
+    let threads: Vec<_> = (0..6)
+        .map(|_| {
+            let lock = client.lock("outage");
+            thread::spawn(move || lock.acquire().map(drop))
+        })
+        .collect();
+    for thread in threads {
+        assert!(matches!(thread.join().unwrap(), Err(Error::NoQuorum(_))));
+    }
+    assert!(start.elapsed() < secs(5), "one after the other: {:?}", start.elapsed());
+}
+
+#[test]
+fn a_subscription_ends_some_time_after_the_last_waiter() {
+    let Some(cluster) = masters(3) else { return };
+    let (holder, other) = (settled(&cluster), client(&cluster));
+    let guard = holder.lock("linger").acquire().unwrap();
+    assert!(other.lock("linger").try_acquire_for(ms(200)).unwrap().is_none());
+    eventually("nobody is subscribed", || cluster.iter().all(|m| subscribers(m, "linger") == 0));
+    drop(guard);
+    eventually("no key is left", || cluster.iter().all(|m| lock_keys(m) == 0));
+}
