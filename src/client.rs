@@ -177,6 +177,18 @@ pub struct CloseReport {
     pub threads_left: usize,
 }
 
+/// Who renews the leases of a client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WatchdogMode {
+    /// A thread for each lock that is held for longer than a third of its ttl. No renewal waits for another.
+    #[default]
+    PerLock,
+    /// One thread for all, which renews what is due together in one script of up to 100 keys per master. For very many
+    /// held locks: a thread costs memory, and a script of one key costs the masters five times as much.
+    Shared,
+}
+
 /// Settings of a [`Client`]; checked once, by [`build`](ClientBuilder::build), with an error that names the field.
 #[derive(Clone, Debug)]
 pub struct ClientBuilder {
@@ -198,6 +210,7 @@ pub struct ClientBuilder {
     lanes: usize,
     pool_size: u32,
     hand_over: Duration,
+    watchdog: WatchdogMode,
     label: Option<String>,
 }
 
@@ -232,6 +245,7 @@ impl Default for ClientBuilder {
             lanes: 1,
             pool_size: 4,
             hand_over: BUDGET,
+            watchdog: WatchdogMode::PerLock,
             label: None,
         }
     }
@@ -381,6 +395,13 @@ impl ClientBuilder {
         self
     }
 
+    /// Who renews this client's leases. Default: [`WatchdogMode::PerLock`].
+    #[must_use]
+    pub fn watchdog(mut self, mode: WatchdogMode) -> Self {
+        self.watchdog = mode;
+        self
+    }
+
     /// What others read about the holders of this client's locks, at most 128 bytes. Default: host and process id.
     #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Self {
@@ -506,6 +527,7 @@ impl ClientBuilder {
             lanes: self.lanes,
             pool_size: self.pool_size,
             hand_over: self.hand_over,
+            shared_watchdog: self.watchdog == WatchdogMode::Shared,
             label,
             backoff,
             pause,

@@ -57,7 +57,7 @@ mod sys;
 pub mod unversioned;
 mod wire;
 
-pub use client::{Client, ClientBuilder, CloseReport, InitReport};
+pub use client::{Client, ClientBuilder, CloseReport, InitReport, WatchdogMode};
 pub use crossbeam_channel;
 pub use engine::error::{ConfigError, Error, Lost, MasterReport, Said, Tally};
 pub use engine::held::Release;

@@ -6,6 +6,7 @@ use super::listener::Listener;
 use super::queue::Queues;
 use super::reaper::Reaper;
 use super::settings::Settings;
+use super::shared::SharedWatchdog;
 use super::signal::Callbacks;
 use super::timer::Timer;
 use super::watchdog::Watchdogs;
@@ -45,6 +46,7 @@ pub(crate) struct Engine {
     pub(crate) caretakers: Caretakers,
     pub(crate) callbacks: Callbacks,
     pub(crate) watchdogs: Watchdogs,
+    pub(crate) shared: SharedWatchdog,
     pub(crate) reaper: Reaper,
     pub(crate) queues: Arc<Queues>,
     pub(crate) listener: Arc<Listener>,
@@ -136,6 +138,7 @@ impl Engine {
                 caretakers: Caretakers::new(settings.lanes),
                 callbacks: Callbacks::default(),
                 watchdogs: Watchdogs::default(),
+                shared: SharedWatchdog::default(),
                 reaper: Reaper::new(n),
                 queues: Queues::new(),
                 listener,
@@ -246,6 +249,7 @@ impl Engine {
 
     fn stop(&self) {
         self.watchdogs.stop();
+        self.shared.stop();
         self.caretakers.stop();
         self.callbacks.stop();
         self.queues.close();
@@ -264,6 +268,7 @@ impl Drop for Engine {
             std::mem::forget(self.queues.clone());
             std::mem::forget(self.listener.clone());
             std::mem::forget(std::mem::take(&mut self.watchdogs));
+            std::mem::forget(std::mem::take(&mut self.shared));
             std::mem::forget(std::mem::take(&mut self.callbacks));
             std::mem::forget(std::mem::replace(&mut self.caretakers, Caretakers::new(0)));
         } else {

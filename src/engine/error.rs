@@ -64,7 +64,7 @@ impl From<&Answer> for Said {
             Answer::Yes(_) | Answer::View(_) => Said::Yes,
             Answer::Held(_) => Said::Held,
             Answer::Missing => Said::Absent,
-            Answer::Unclear | Answer::Stale => Said::NoVote,
+            Answer::Unclear | Answer::Stale | Answer::Many(_) => Said::NoVote,
             Answer::Quarantined(d) => Said::Quarantined(*d),
             Answer::Conflict(kind) => Said::Conflict(kind.clone()),
             Answer::Mismatch(theirs) => Said::Mismatch(theirs.clone()),

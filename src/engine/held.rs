@@ -2,7 +2,7 @@
 
 use super::acquire::undo;
 use super::core::Engine;
-use super::error::{Error, Lost, MasterReport, Said};
+use super::error::{Error, Lost, MasterReport, Said, Tally};
 use super::queue::Place;
 use super::rounds::Finished;
 use super::settings::Terms;
@@ -10,8 +10,8 @@ use super::signal::{Callback, Signal};
 use super::timer::{Event, Key};
 use super::watchdog::Seat;
 use crate::protocol::handover::Handover;
-use crate::protocol::lease::{Extended, Lease, State};
-use crate::protocol::{Command, Keys, Mono, Operation, Owner, Reason, Todo};
+use crate::protocol::lease::{self, Extended, Lease, State};
+use crate::protocol::{Command, Keys, Mono, Operation, Owner, Reason, Round, Todo};
 use crate::sys::sync::Mutex;
 use crate::sys::{clock, entropy};
 use crate::wire::lane::Lane;
@@ -34,8 +34,11 @@ pub enum Release {
     Unconfirmed(Vec<MasterReport>),
 }
 
+/// An extension under way.
+pub(super) struct Renewing(lease::Extension);
+
 /// What the gate protects: whoever writes about this lease passes it first.
-struct Gate {
+pub(super) struct Gate {
     lease: Lease,
     timer: Option<Key>,
     handover: Handover,
@@ -54,10 +57,10 @@ pub(crate) struct Held {
     /// The watchdog's seat; held by its thread while it renews.
     pub(crate) seat: Seat,
     /// One extension at a time.
-    extending: Mutex<()>,
+    pub(super) extending: Mutex<()>,
     /// The end of the lease in nanoseconds; zero once it is lost or released.
     until: AtomicU64,
-    gate: Mutex<Gate>,
+    pub(super) gate: Mutex<Gate>,
     /// One question for a fencing token at a time.
     fencing: Mutex<()>,
     /// The last round that was granted, for the margin; late votes still come in.
@@ -247,7 +250,12 @@ impl Held {
                     drop(gate);
                     return self.lose_if_closed();
                 }
-                Todo::Renew => self.engine.watchdogs.renew(&self.engine.threads, self),
+                Todo::Renew => {
+                    let shared = self.engine.settings.shared_watchdog && self.engine.shared.renew(&self.engine, self);
+                    if !shared {
+                        self.engine.watchdogs.renew(&self.engine.threads, self);
+                    }
+                }
                 Todo::Announce(reason) => {
                     drop(gate);
                     return self.announce(reason);
@@ -271,6 +279,11 @@ impl Held {
         gate.timer = gate.lease.next_due().map(|at| self.engine.timer.enter(at, Event::Lease(self.this.clone())));
     }
 
+    /// Begins an extension at `start`, under the gate; `None` if the lease is over.
+    pub(super) fn begin(&self, gate: &mut Gate, start: Mono) -> Option<Renewing> {
+        gate.lease.begin_extension(start, self.ttl()).map(Renewing)
+    }
+
     /// Extends the lease by one round that asks for `ttl`.
     pub(crate) fn extend(&self, ttl: Duration) -> Result<(), Error> {
         let _one = self.extending.lock();
@@ -292,8 +305,26 @@ impl Held {
         let Some(extension) = extension else { return Err(Error::Lost(self.lost())) };
         let deadline = start.plus(self.engine.settings.round_limit(self.terms.ttl)).min(self.until());
         let mut round = Finished::wait(lane, op, start, deadline);
-        let quarantine = self.engine.settings.quarantine;
-        let (reached, against) = round.look(|a, _| (a.reached(), a.against(quarantine)));
+        let (answers, end) = round.look(|answers, end| (answers.clone(), end));
+        let result = self.conclude(Renewing(extension), &answers, || {
+            Tally::new(&answers, quorum.votes(), &self.engine.labels, start, end)
+        });
+        match result {
+            // Late votes still come in, for the margin.
+            Ok(()) => *self.votes.lock() = round.op,
+            Err(_) => round.op.close(),
+        }
+        result
+    }
+
+    /// Ends an extension with what the masters have answered.
+    pub(super) fn conclude(
+        &self,
+        Renewing(extension): Renewing,
+        answers: &Round,
+        tally: impl FnOnce() -> Tally,
+    ) -> Result<(), Error> {
+        let (reached, against) = (answers.reached(), answers.against(self.engine.settings.quarantine));
         let mut gate = self.gate.lock();
         // The clock once more, under the gate: what `check` has called lost stays lost.
         match gate.lease.conclude(extension, reached, against, clock::now(), entropy::bits) {
@@ -301,27 +332,23 @@ impl Held {
                 self.until.store(gate.lease.until().nanos(), Ordering::Release);
                 self.replan(&mut gate);
                 drop(gate);
-                *self.votes.lock() = round.op;
                 self.lose_if_closed();
                 Ok(())
             }
             Extended::Over => {
                 drop(gate);
-                round.op.close();
                 Err(Error::Lost(self.lost()))
             }
             Extended::Lost(reason) => {
                 drop(gate);
-                round.op.close();
                 self.lose(reason);
                 Err(Error::Lost(self.lost()))
             }
             Extended::Failed => {
                 self.replan(&mut gate);
                 drop(gate);
-                round.op.close();
                 self.lose_if_closed();
-                let tally = round.tally(&self.engine);
+                let tally = tally();
                 log::warn!("lock {:?}: not renewed, trying again until the lease ends: {tally}", self.keys.name);
                 Err(Error::NoQuorum(tally))
             }

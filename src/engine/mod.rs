@@ -13,6 +13,7 @@ pub(crate) mod queue;
 pub(crate) mod reaper;
 pub(crate) mod rounds;
 pub(crate) mod settings;
+pub(crate) mod shared;
 pub(crate) mod signal;
 pub(crate) mod timer;
 pub(crate) mod waiting;

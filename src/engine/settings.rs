@@ -27,6 +27,7 @@ pub(crate) struct Settings {
     pub(crate) outage_patience: Duration,
     pub(crate) lanes: usize,
     pub(crate) pool_size: u32,
+    pub(crate) shared_watchdog: bool,
     pub(crate) hand_over: Duration,
     pub(crate) label: Arc<str>,
     pub(crate) backoff: Backoff,

@@ -19,6 +19,17 @@ pub struct Command {
     pub nonce: u64,
 }
 
+/// The part of one lease in a renewal of many.
+#[derive(Clone, Debug)]
+pub struct Renewal {
+    /// The keys of the lock.
+    pub keys: Arc<Keys>,
+    /// Whose value it is.
+    pub owner: Arc<Owner>,
+    /// The key's new life in milliseconds.
+    pub px_ms: u64,
+}
+
 /// The operations.
 #[derive(Clone, Debug)]
 pub enum Operation {
@@ -39,6 +50,13 @@ pub enum Operation {
         px_ms: u64,
         /// Whether an absent key is written again. Only where the quarantine is in force: elsewhere nobody vouches for the
         /// time in which the key was absent.
+        recreate: bool,
+    },
+    /// Renew many leases of one client, each as `Extend` does.
+    ExtendMany {
+        /// The leases; the command is named after the first.
+        leases: Arc<[Renewal]>,
+        /// As in `Extend`.
         recreate: bool,
     },
     /// Take over the key of the value `from` (on each master with its index), which its owner has given up.
@@ -100,15 +118,26 @@ impl Operation {
             Operation::Revoke { .. } => 8,
             Operation::Blank => 9,
             Operation::Init => 10,
+            Operation::ExtendMany { .. } => 11,
         }
     }
 
     /// When a round of this operation is over.
     pub fn rule(&self) -> Rule {
         match self {
-            Operation::Status | Operation::Revoke { .. } | Operation::Blank | Operation::Init => Rule::All,
+            Operation::Status
+            | Operation::Revoke { .. }
+            | Operation::Blank
+            | Operation::Init
+            | Operation::ExtendMany { .. } => Rule::All,
             _ => Rule::Quorum,
         }
+    }
+
+    /// Whether it may be sent again behind other commands, while its round is open and undecided. Not so a renewal of many
+    /// leases: one of them may have been released meanwhile, and its key would be written again.
+    pub fn is_repeatable(&self) -> bool {
+        !matches!(self, Operation::ExtendMany { .. })
     }
 
     /// Whether this is a release: unlike a vote, it may be sent again after its attempt has ended.

@@ -64,6 +64,8 @@ pub enum Answer {
     Conflict(String),
     /// Other clients of this master use another deployment (`max_lease_ms:cluster:N:q`); theirs.
     Mismatch(String),
+    /// What was found for each of many leases.
+    Many(Vec<Answer>),
     /// What a status query found.
     View(Box<MasterView>),
     /// Asked whether it is new and empty: it is not. Its generation, and its number of keys.
@@ -220,6 +222,28 @@ impl Round {
     /// Ends the attempt behind this round: nothing of it is sent again.
     pub fn close(&mut self) {
         self.open = false;
+    }
+
+    /// The rounds of the `n` leases that this round was about: what a master said of all counts for each.
+    pub fn parts(&self, n: usize) -> Vec<Round> {
+        let mut parts = vec![Round::new(self.quorum, Rule::Quorum); n];
+        for (i, answer) in self.answers.iter().enumerate() {
+            for (k, part) in parts.iter_mut().enumerate() {
+                match answer {
+                    Some((Answer::Many(each), at)) => {
+                        let said = each.get(k).cloned().unwrap_or(Answer::Failed(Cause::Nonsense));
+                        part.on_answer(i, said, *at);
+                    }
+                    Some((other, at)) => {
+                        part.on_answer(i, other.clone(), *at);
+                    }
+                    None => {
+                        part.do_not_await(i);
+                    }
+                }
+            }
+        }
+        parts
     }
 
     /// The number of masters that said yes, late ones included.

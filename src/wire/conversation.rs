@@ -113,7 +113,8 @@ impl Outgoing {
         }
         let operation = &op.command.operation;
         let script = 1 << operation.number();
-        let by_digest = !resent && self.known & script != 0;
+        // What cannot be sent again goes in full always: the server may have been told to forget its scripts.
+        let by_digest = !resent && operation.is_repeatable() && self.known & script != 0;
         if let (Some(packed), false) = (&op.packed, resent) {
             if operation.is_release() {
                 if by_digest {

@@ -212,6 +212,10 @@ fn granted(operation: &Operation, rest: &[Value]) -> Option<Decoded> {
         (Operation::Revoke { .. }, [ttl]) => {
             return Some(Answer::Yes(Some(u64::try_from(int(Some(ttl))?).ok()?)).into());
         }
+        (Operation::ExtendMany { leases, .. }, [settled, Value::Array(codes)]) if codes.len() == leases.len() => {
+            let each = codes.iter().map(|code| renewed(int(Some(code))?)).collect::<Option<Vec<_>>>()?;
+            return Some(Decoded { answer: Answer::Many(each), cache: settle(settled)? });
+        }
         (Operation::Init, []) => return Some(Answer::Yes(None).into()),
         (Operation::Acquire { fence: None, .. }, [settled, none]) if text(Some(none)) == Some("") => (settled, None),
         (Operation::Acquire { .. } | Operation::Fence(_) | Operation::WriteBack(_), [settled, counter]) => {
@@ -220,9 +224,24 @@ fn granted(operation: &Operation, rest: &[Value]) -> Option<Decoded> {
         (Operation::Extend { .. } | Operation::Adopt { .. } | Operation::Verify, [settled]) => (settled, None),
         _ => return None,
     };
-    let Value::BulkString(settled) = settled else { return None };
-    let cache = if settled.is_empty() { Cache::Keep } else { Cache::Settle(settled.as_slice().into()) };
-    Some(Decoded { answer: Answer::Yes(counter), cache })
+    Some(Decoded { answer: Answer::Yes(counter), cache: settle(settled)? })
+}
+
+/// The generation that a yes comes with; empty if the one sent was it.
+fn settle(value: &Value) -> Option<Cache> {
+    let Value::BulkString(settled) = value else { return None };
+    Some(if settled.is_empty() { Cache::Keep } else { Cache::Settle(settled.as_slice().into()) })
+}
+
+/// What was found for one of many leases.
+fn renewed(code: i64) -> Option<Answer> {
+    match code {
+        1 => Some(Answer::Yes(None)),
+        0 => Some(Answer::Held(None)),
+        2 => Some(Answer::Missing),
+        -2 => Some(Answer::Conflict("another type".into())),
+        _ => None,
+    }
 }
 
 fn blank(items: &[Value]) -> Option<Answer> {

@@ -81,9 +81,15 @@ impl Encoder {
             }
             voting => {
                 command.owner.write_value(peer.index, value);
-                let waiters = matches!(voting, Operation::Acquire { .. }).then_some(&keys.waiters);
-                cmd.arg(4 + usize::from(waiters.is_some()));
-                cmd.arg(&keys.lock).arg(&keys.fence).arg(&keys.generation).arg(&keys.revoked).arg(waiters);
+                let more: Vec<&str> = match voting {
+                    Operation::Acquire { .. } => vec![&keys.waiters],
+                    Operation::ExtendMany { leases, .. } => {
+                        leases.iter().flat_map(|l| [&*l.keys.lock, &*l.keys.revoked]).collect()
+                    }
+                    _ => Vec::new(),
+                };
+                cmd.arg(4 + more.len());
+                cmd.arg(&keys.lock).arg(&keys.fence).arg(&keys.generation).arg(&keys.revoked).arg(more);
                 cmd.arg(&*value).arg(peer.settled.map_or(&[][..], |g| g));
                 cmd.arg(peer.run_id)
                     .arg(deployment.block())
@@ -100,6 +106,13 @@ impl Encoder {
                     }
                     Operation::Extend { px_ms, recreate } => {
                         cmd.arg(px_ms).arg(u8::from(*recreate));
+                    }
+                    Operation::ExtendMany { leases, recreate } => {
+                        cmd.arg(u8::from(*recreate));
+                        for lease in &**leases {
+                            lease.owner.write_value(peer.index, value);
+                            cmd.arg(&*value).arg(lease.px_ms);
+                        }
                     }
                     Operation::Adopt { from, px_ms } => {
                         from.write_value(peer.index, other);

@@ -52,7 +52,8 @@ impl Op {
     /// the undo or the release of its value on this connection. A release may be sent at any time: its value is not used
     /// again.
     pub(crate) fn may_be_sent_again(&self) -> bool {
-        self.command.operation.is_release() || self.round.lock().may_be_sent_again()
+        let operation = &self.command.operation;
+        operation.is_release() || (operation.is_repeatable() && self.round.lock().may_be_sent_again())
     }
 
     /// Ends the attempt: nothing of it is sent again.

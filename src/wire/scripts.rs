@@ -23,6 +23,7 @@ impl Script {
 pub(crate) struct Scripts {
     acquire: Script,
     extend: Script,
+    extend_many: Script,
     adopt: Script,
     release: Script,
     fence: Script,
@@ -38,6 +39,10 @@ pub(crate) struct Scripts {
 pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
     acquire: Script::new(concat!(include_str!("../scripts/generation.lua"), include_str!("../scripts/acquire.lua"))),
     extend: Script::new(concat!(include_str!("../scripts/generation.lua"), include_str!("../scripts/extend.lua"))),
+    extend_many: Script::new(concat!(
+        include_str!("../scripts/generation.lua"),
+        include_str!("../scripts/extend_many.lua")
+    )),
     adopt: Script::new(concat!(include_str!("../scripts/generation.lua"), include_str!("../scripts/adopt.lua"))),
     fence: Script::new(concat!(include_str!("../scripts/generation.lua"), include_str!("../scripts/fence.lua"))),
     write_back: Script::new(concat!(
@@ -58,6 +63,7 @@ impl Scripts {
         match operation {
             Operation::Acquire { .. } => &self.acquire,
             Operation::Extend { .. } => &self.extend,
+            Operation::ExtendMany { .. } => &self.extend_many,
             Operation::Adopt { .. } => &self.adopt,
             Operation::Release { .. } => &self.release,
             Operation::Fence(_) => &self.fence,
