@@ -3,7 +3,7 @@
 use crate::Client;
 use crate::protocol::{Answer, Command, Keys, Operation, Owner};
 use crate::wire::packed::Packed;
-use crate::wire::reply::Replies;
+use crate::wire::reply::{self, Stop};
 use crate::wire::{decode, master::Address};
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub fn encode_acquire(keys: &Arc<Keys>, owner: &Arc<Owner>, px_ms: u64, masters:
 pub struct PairDecoder {
     command: Command,
     settled: Vec<u8>,
-    replies: Replies,
+    replies: reply::Replies,
 }
 
 impl std::fmt::Debug for PairDecoder {
@@ -36,7 +36,7 @@ impl PairDecoder {
     pub fn new(keys: Arc<Keys>, owner: Arc<Owner>, settled: &[u8]) -> PairDecoder {
         let operation = Operation::Acquire { px_ms: 0, full: false, fence: None, word_ms: 0 };
         let command = Command { keys, owner, operation, nonce: 0 };
-        PairDecoder { command, settled: settled.to_vec(), replies: Replies::new() }
+        PairDecoder { command, settled: settled.to_vec(), replies: reply::Replies::new() }
     }
 
     /// The answer, once both replies are complete; any bytes may come.
@@ -60,6 +60,57 @@ impl PairDecoder {
 /// How many threads stand in line for a lock in this process, behind the one that contends for it or holds it.
 pub fn in_line(client: &Client, name: &str) -> usize {
     client.engine().queues.in_line(name)
+}
+
+/// The most bytes that a reply may have, and the most that are read at once.
+pub const LIMITS: (usize, usize) = (reply::CAP, reply::READ);
+
+/// Cuts replies out of bytes, as each connection does.
+pub struct Replies(reply::Replies);
+
+impl std::fmt::Debug for Replies {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Replies").finish_non_exhaustive()
+    }
+}
+
+impl Default for Replies {
+    fn default() -> Replies {
+        Replies(reply::Replies::new())
+    }
+}
+
+impl Replies {
+    /// Feeds `bytes` and hands out the replies that are complete; false once the connection is to be closed.
+    pub fn feed(&mut self, bytes: &[u8], mut each: impl FnMut(Reply)) -> bool {
+        let owed = |value| {
+            each(Reply(value));
+            true
+        };
+        self.0.feed(bytes, owed) == Stop::Hungry
+    }
+}
+
+/// One reply; `Debug` shows it as the `redis` crate's value does.
+#[derive(Clone, PartialEq)]
+pub struct Reply(reply::Value);
+
+impl std::fmt::Debug for Reply {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Reply {
+    /// What it answers as the reply of `operation`'s script.
+    pub fn of_script(&self, operation: &Operation) -> Answer {
+        decode::script(operation, &self.0).answer
+    }
+
+    /// What it answers as the reply of a plain `SET NX PX`.
+    pub fn of_plain(&self) -> Answer {
+        decode::plain(&self.0).answer
+    }
 }
 
 /// Whether a node's URL is accepted, and if not, why not.

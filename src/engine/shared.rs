@@ -16,6 +16,8 @@ use std::time::Duration;
 
 /// How many leases one script renews.
 const BATCH: usize = 100;
+// One code for each, and what stands around them.
+const _: () = assert!(BATCH + 4 <= crate::wire::reply::VALUES);
 /// How many scripts are under way at once; more would fill the sockets.
 const BATCHES: usize = 16;
 /// How long the first renewal that is due waits for company.

@@ -2,7 +2,7 @@
 
 use super::conn::{Conn, Stream};
 use super::decode::masked;
-use super::reply::{Replies, Stop};
+use super::reply::{READ, Replies, Stop};
 use crate::protocol::Mono;
 use crate::protocol::generation::Generation;
 use crate::sys::clock;
@@ -99,6 +99,8 @@ impl Address {
             .into_connection_info()
             .map_err(|e| format!("it is malformed ({}); {SHAPE}", harmless(url, &e.to_string())))?;
         let label = match info.addr() {
+            // As it stands in a URL, so that it can be copied into one.
+            ConnectionAddr::Tcp(host, port) if host.contains(':') => format!("[{host}]:{port}"),
             ConnectionAddr::Tcp(host, port) => format!("{host}:{port}"),
             ConnectionAddr::Unix(path) => path.display().to_string(),
             ConnectionAddr::TcpTls { .. } => return Err("TLS is not supported yet: use redis://".into()),
@@ -300,7 +302,7 @@ impl Handshake<'_> {
             self.arm().ok_or_else(timed_out)?.map_err(io)?;
             at += self.stream.send(&bytes[at..]).map_err(io)?;
         }
-        let (mut replies, mut buffer) = (Replies::new(), vec![0; 16 * 1024]);
+        let (mut replies, mut buffer) = (Replies::new(), vec![0; READ]);
         loop {
             self.arm().ok_or_else(timed_out)?.map_err(io)?;
             let n = self.stream.receive(&mut buffer).map_err(io)?;

@@ -4,7 +4,7 @@ use super::conn::Conn;
 use super::conversation::Replied;
 use super::lane::{Lane, Woken};
 use super::op::Op;
-use super::reply::{Replies, Stop};
+use super::reply::{READ, Replies, Stop};
 use super::seat::Awaited;
 use crate::protocol::health::give_up;
 use crate::protocol::{Answer, Cause, Mono};
@@ -36,7 +36,7 @@ impl Reader {
         Reader {
             sources: Vec::with_capacity(n),
             epoch: 0,
-            buffer: vec![0; 16 * 1024],
+            buffer: vec![0; READ],
             woken: Woken::default(),
             next_check: Mono::ZERO,
         }

@@ -1,143 +1,223 @@
-//! `redis::Parser` behind a cap.
+//! Replies cut out of a stream of bytes, under limits: a master that talks nonsense costs neither memory nor a wrong vote.
+//!
+//! A reply is measured first and read only when it is there as a whole. `redis::Parser` builds what it reads on the way, for
+//! as many values as the bytes announce: 1.7 KB made 22 MB.
 
-use redis::{Parser, Value};
-use std::io::{self, Read};
+pub(crate) use redis::Value;
+use redis::parse_redis_value;
 
-/// The most bytes that one reply may have, about: bytes fed since the last complete reply, and one read.
+/// The most bytes that one reply may have.
 pub(crate) const CAP: usize = 64 * 1024;
+/// The most bytes that are read at once.
+pub(crate) const READ: usize = 16 * 1024;
+/// The longest line in a reply: an error, or a number.
+const LINE: usize = 4 * 1024;
+/// The most values in a reply, arrays counted. The largest reply of ours is that of `extend_many`.
+pub(crate) const VALUES: usize = 256;
+/// The most arrays in a reply, which also limits how deep they are nested; two are the most that a script of ours gives.
+const ARRAYS: usize = 16;
 
 /// Why no more replies come out.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
     /// More bytes are needed.
     Hungry,
-    /// The bytes are not RESP, or the reply is above the cap.
+    /// The bytes are not RESP, or a reply is above a limit. Nothing is read from then on: where the next reply begins is
+    /// anybody's guess.
     Nonsense,
 }
 
 /// Bytes in, replies out.
+#[derive(Default)]
 pub(crate) struct Replies {
-    parser: Parser,
-    since_reply: usize,
-    /// Bytes that the parser was given less those that its replies are known to account for; zero when it holds nothing.
-    pending: usize,
-}
-
-/// Yields what is left of a buffer and then says that it would block; the parser keeps its state over that.
-struct Feed<'a>(&'a [u8]);
-
-impl Read for Feed<'_> {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        if self.0.is_empty() && !out.is_empty() {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        let n = self.0.len().min(out.len());
-        out[..n].copy_from_slice(&self.0[..n]);
-        self.0 = &self.0[n..];
-        Ok(n)
-    }
+    /// The beginning of a reply that is not complete.
+    rest: Vec<u8>,
+    frame: Frame,
+    lost: bool,
 }
 
 impl Replies {
     pub(crate) fn new() -> Replies {
-        Replies { parser: Parser::new(), since_reply: 0, pending: 0 }
+        Replies::default()
     }
 
     /// Feeds `bytes` and hands each complete reply to `each`, which answers whether it was owed.
-    pub(crate) fn feed(&mut self, mut bytes: &[u8], mut each: impl FnMut(Value) -> bool) -> Stop {
-        // While the parser holds nothing, replies that are there as a whole are read without it: half of the cost of a
-        // granted lock was in parsing.
-        if self.pending == 0 {
-            while let Some((value, rest)) = whole(bytes, ARRAYS) {
-                bytes = rest;
-                if !each(value) {
-                    return Stop::Nonsense;
-                }
-            }
-            if bytes.is_empty() {
-                return Stop::Hungry;
-            }
+    pub(crate) fn feed(&mut self, bytes: &[u8], each: impl FnMut(Value) -> bool) -> Stop {
+        if self.lost {
+            return Stop::Nonsense;
         }
-        let mut feed = Feed(bytes);
-        self.since_reply += bytes.len();
-        self.pending += bytes.len();
+        let mut kept = std::mem::take(&mut self.rest);
+        let stop = if kept.is_empty() {
+            let (used, stop) = self.cut(bytes, each);
+            append(&mut kept, &bytes[used..]);
+            stop
+        } else {
+            append(&mut kept, bytes);
+            let (used, stop) = self.cut(&kept, each);
+            kept.drain(..used);
+            stop
+        };
+        self.lost = stop == Stop::Nonsense;
+        // A buffer is kept only while there is something in it.
+        if !self.lost && !kept.is_empty() {
+            self.rest = kept;
+        }
+        stop
+    }
+
+    /// Reads what is complete in `bytes`, which begin with a reply; how many bytes that was.
+    fn cut(&mut self, bytes: &[u8], mut each: impl FnMut(Value) -> bool) -> (usize, Stop) {
+        let mut used = 0;
         loop {
-            match self.parser.parse_value(&mut feed) {
-                Ok(value) => {
-                    self.since_reply = feed.0.len();
-                    self.pending = self.pending.saturating_sub(length(&value));
-                    if !each(value) {
-                        return Stop::Nonsense;
-                    }
-                    // Asking the parser in vain is dear, so it is not asked when it is known to be empty.
-                    if self.pending == 0 {
-                        return Stop::Hungry;
-                    }
-                }
-                Err(e) if e.is_timeout() => {
-                    return if self.since_reply > CAP { Stop::Nonsense } else { Stop::Hungry };
-                }
-                Err(_) => return Stop::Nonsense,
+            let left = &bytes[used..];
+            let len = match self.frame.measure(left) {
+                Ok(Some(len)) => len,
+                Ok(None) => return (used, Stop::Hungry),
+                Err(Nonsense) => return (used, Stop::Nonsense),
+            };
+            self.frame = Frame::default();
+            let Some((value, [])) = read(&left[..len]) else { return (used, Stop::Nonsense) };
+            if !each(value) {
+                return (used, Stop::Nonsense);
             }
+            used += len;
         }
     }
 }
 
-/// How deep arrays may be nested in a reply that is read at a glance.
-const ARRAYS: u8 = 1;
+/// Appends in one of two sizes of buffer, so that it neither doubles nor grows with each byte.
+fn append(kept: &mut Vec<u8>, bytes: &[u8]) {
+    if bytes.is_empty() {
+        return;
+    }
+    let need = kept.len() + bytes.len();
+    if need > kept.capacity() {
+        let size = if need <= LINE { LINE } else { need.max(CAP + READ) };
+        kept.reserve_exact(size - kept.len());
+    }
+    kept.extend_from_slice(bytes);
+}
 
-/// The reply at the beginning of `bytes` and what follows it, if it is whole and of a shape that a granted lock has: `+OK`,
-/// an integer, a bulk string, or an array of these. Everything else is the parser's.
-fn whole(bytes: &[u8], arrays: u8) -> Option<(Value, &[u8])> {
-    let (kind, rest) = bytes.split_first()?;
-    let end = rest.iter().take(24).position(|b| *b == b'\r')?;
-    let (line, rest) = (&rest[..end], rest[end..].strip_prefix(b"\r\n")?);
-    match kind {
-        b'+' if line == b"OK" => Some((Value::Okay, rest)),
-        b':' => Some((Value::Int(number(line)?), rest)),
-        b'$' if line == b"-1" => Some((Value::Nil, rest)),
-        b'$' => {
-            let (text, rest) = rest.split_at_checked(usize::try_from(number(line)?).ok()?)?;
-            Some((Value::BulkString(text.to_vec()), rest.strip_prefix(b"\r\n")?))
-        }
-        b'*' if arrays > 0 => {
-            let count = usize::try_from(number(line)?).ok().filter(|n| *n <= 16)?;
-            let (mut items, mut rest) = (Vec::with_capacity(count), rest);
-            for _ in 0..count {
-                let (item, after) = whole(rest, arrays - 1)?;
-                items.push(item);
-                rest = after;
-            }
-            Some((Value::Array(items), rest))
-        }
-        _ => None,
+/// The bytes are not RESP, or above a limit.
+#[derive(Debug)]
+struct Nonsense;
+
+/// How far a reply has been measured.
+struct Frame {
+    /// Where its next value begins.
+    at: usize,
+    /// Values that are still to come.
+    owed: usize,
+    /// Values in all.
+    values: usize,
+    /// Arrays among them.
+    arrays: usize,
+}
+
+impl Default for Frame {
+    fn default() -> Frame {
+        Frame { at: 0, owed: 1, values: 1, arrays: 0 }
     }
 }
 
-/// A decimal number of at most 18 digits.
+impl Frame {
+    /// The length of the reply at the beginning of `bytes`, which begin as they did in the call before; `None` if it is not
+    /// there as a whole.
+    fn measure(&mut self, bytes: &[u8]) -> Result<Option<usize>, Nonsense> {
+        while self.owed > 0 {
+            let Some((kind, line, rest)) = line(&bytes[self.at..])? else { return incomplete(bytes) };
+            let mut end = bytes.len() - rest.len();
+            match kind {
+                b'+' | b'-' | b':' => {}
+                b'$' => {
+                    if let Some(len) = count(line, CAP)? {
+                        end += len + 2;
+                        if end > CAP {
+                            return Err(Nonsense);
+                        }
+                        match bytes.get(end - 2..end) {
+                            Some(b"\r\n") => {}
+                            Some(_) => return Err(Nonsense),
+                            None => return incomplete(bytes),
+                        }
+                    }
+                }
+                b'*' => {
+                    let items = count(line, VALUES)?.unwrap_or(0);
+                    self.owed += items;
+                    self.values += items;
+                    self.arrays += 1;
+                    if self.values > VALUES || self.arrays > ARRAYS {
+                        return Err(Nonsense);
+                    }
+                }
+                _ => return Err(Nonsense),
+            }
+            self.owed -= 1;
+            self.at = end;
+        }
+        if self.at > CAP { Err(Nonsense) } else { Ok(Some(self.at)) }
+    }
+}
+
+/// A reply that is not there as a whole, and already too long or not.
+fn incomplete(bytes: &[u8]) -> Result<Option<usize>, Nonsense> {
+    if bytes.len() > CAP { Err(Nonsense) } else { Ok(None) }
+}
+
+/// The kind of a value, the rest of its first line, and what follows the line.
+type Line<'a> = (u8, &'a [u8], &'a [u8]);
+
+/// The line at the beginning of `bytes`; `None` if it is not complete.
+fn line(bytes: &[u8]) -> Result<Option<Line<'_>>, Nonsense> {
+    let Some(end) = bytes.windows(2).take(LINE + 1).position(|w| w == b"\r\n") else {
+        return if bytes.len() > LINE + 1 { Err(Nonsense) } else { Ok(None) };
+    };
+    let (kind, line) = bytes[..end].split_first().ok_or(Nonsense)?;
+    Ok(Some((*kind, line, &bytes[end + 2..])))
+}
+
+/// A length of at most `limit`; `None` for -1, which stands for nil.
+fn count(line: &[u8], limit: usize) -> Result<Option<usize>, Nonsense> {
+    match number(line).ok_or(Nonsense)? {
+        -1 => Ok(None),
+        n => usize::try_from(n).ok().filter(|n| *n <= limit).map(Some).ok_or(Nonsense),
+    }
+}
+
 fn number(line: &[u8]) -> Option<i64> {
-    let digits = line.strip_prefix(b"-").unwrap_or(line);
-    if digits.is_empty() || digits.len() > 18 || !digits.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    let n = digits.iter().fold(0, |n, d| n * 10 + i64::from(d - b'0'));
-    Some(if digits.len() < line.len() { -n } else { n })
+    std::str::from_utf8(line).ok()?.parse().ok()
 }
 
-/// The least number of bytes that this reply took on the wire; the number, for the shapes of a granted lock. Counting too
-/// few costs one more look at the parser and nothing else.
-fn length(value: &Value) -> usize {
-    match value {
-        Value::Okay | Value::Nil => 5,
-        Value::Int(n) => 3 + digits(n.unsigned_abs()) + usize::from(*n < 0),
-        Value::BulkString(b) => 5 + digits(b.len() as u64) + b.len(),
-        Value::Array(items) => 3 + digits(items.len() as u64) + items.iter().map(length).sum::<usize>(),
-        _ => 0,
-    }
+/// The reply at the beginning of `bytes`, which were measured, and what follows it.
+fn read(bytes: &[u8]) -> Option<(Value, &[u8])> {
+    let (kind, text, rest) = line(bytes).ok()??;
+    let value = match kind {
+        b'+' if text == b"OK" => Value::Okay,
+        b'+' => Value::SimpleString(std::str::from_utf8(text).ok()?.into()),
+        // The kinds of errors are known there.
+        b'-' => parse_redis_value(&bytes[..bytes.len() - rest.len()]).ok()?,
+        b':' => Value::Int(number(text)?),
+        _ => match count(text, CAP).ok()? {
+            None => Value::Nil,
+            Some(len) if kind == b'$' => {
+                let (text, rest) = rest.split_at_checked(len)?;
+                return Some((Value::BulkString(text.to_vec()), rest.strip_prefix(b"\r\n")?));
+            }
+            Some(items) => return read_items(items, rest),
+        },
+    };
+    Some((value, rest))
 }
 
-fn digits(n: u64) -> usize {
-    n.checked_ilog10().map_or(1, |d| d as usize + 1)
+fn read_items(count: usize, mut rest: &[u8]) -> Option<(Value, &[u8])> {
+    let mut items = Vec::with_capacity(count);
+    for _ in 0..count {
+        let (item, after) = read(rest)?;
+        items.push(item);
+        rest = after;
+    }
+    Some((Value::Array(items), rest))
 }
 
 #[cfg(test)]
@@ -161,9 +241,9 @@ mod tests {
         "-ERR no\r\n",
     ];
 
-    fn by_the_parser(bytes: &[u8]) -> Vec<Value> {
-        let (mut parser, mut feed, mut values) = (Parser::new(), Feed(bytes), Vec::new());
-        while let Ok(value) = parser.parse_value(&mut feed) {
+    fn by_the_parser(mut bytes: &[u8]) -> Vec<Value> {
+        let (mut parser, mut values) = (redis::Parser::new(), Vec::new());
+        while let Ok(value) = parser.parse_value(&mut bytes) {
             values.push(value);
         }
         values
@@ -206,22 +286,51 @@ mod tests {
 
     #[test]
     fn what_is_not_resp_is_nonsense() {
-        for bytes in ["hello\r\n", "$x\r\n", ":\r\n", "*2\r\nx\r\n", "$3\r\nabcd\r\n", "\r\n"] {
+        let nested = "*1\r\n".repeat(ARRAYS + 1);
+        for bytes in
+            ["hello\r\n", "$x\r\n", "*2\r\nx\r\n", "$3\r\nabcd\r\n", "\r\n", "$-2\r\n", "_\r\n", ":\r\n", &nested]
+        {
             assert!(!in_pieces(&[bytes.as_bytes()]).1, "{bytes:?}");
         }
     }
 
+    /// Whether the bytes are one reply, whether they come at once or in pieces.
+    fn is_a_reply(bytes: &str) -> bool {
+        let whole = in_pieces(&[bytes.as_bytes()]);
+        let pieces: Vec<_> = bytes.as_bytes().chunks(61).collect();
+        assert_eq!(whole, in_pieces(&pieces), "{}", bytes.len());
+        whole.1 && whole.0.len() == 1
+    }
+
     #[test]
-    fn a_reply_above_the_cap_is_nonsense_before_it_is_complete() {
-        let head = format!("${}\r\n", 4 * CAP);
-        let chunk = vec![b'x'; 16 * 1024];
-        let (mut replies, mut fed) = (Replies::new(), 0);
-        let mut feed = |bytes: &[u8]| matches!(replies.feed(bytes, |_| true), Stop::Nonsense);
-        assert!(!feed(head.as_bytes()));
-        while !feed(&chunk) {
-            fed += chunk.len();
-            assert!(fed <= CAP + chunk.len(), "{fed} bytes were taken");
+    fn each_limit_is_where_it_says() {
+        let bulk = |len: usize| format!("${len}\r\n{}\r\n", "x".repeat(len));
+        let head = "$65000\r\n\r\n".len();
+        assert!(is_a_reply(&bulk(CAP - head)) && !is_a_reply(&bulk(CAP - head + 1)));
+        let line = |len: usize| format!("+{}\r\n", "x".repeat(len - 1));
+        assert!(is_a_reply(&line(LINE)) && !is_a_reply(&line(LINE + 1)));
+        let items = |n: usize| format!("*{n}\r\n{}", ":1\r\n".repeat(n));
+        assert!(is_a_reply(&items(VALUES - 1)) && !is_a_reply(&items(VALUES)));
+        let deep = |n: usize| format!("{}:1\r\n", "*1\r\n".repeat(n));
+        assert!(is_a_reply(&deep(ARRAYS)) && !is_a_reply(&deep(ARRAYS + 1)));
+        let lines = |n: usize, last: usize| format!("*{n}\r\n{}{}", line(LINE).repeat(n - 1), line(last));
+        let last = CAP - lines(16, 1).len() + 1;
+        assert!(is_a_reply(&lines(16, last)) && !is_a_reply(&lines(16, last + 1)));
+    }
+
+    #[test]
+    fn what_is_too_long_is_refused_as_soon_as_it_says_so() {
+        for head in ["$65536\r\n", "*256\r\n", "$9223372036854775807\r\n", "*2147483647\r\n"] {
+            assert!(!in_pieces(&[head.as_bytes()]).1, "{head:?}");
         }
+        let endless = vec![b'x'; LINE + 1];
+        assert!(!in_pieces(&[b"+", &endless]).1);
+    }
+
+    #[test]
+    fn nothing_is_read_after_nonsense() {
+        let (values, sane) = in_pieces(&[b":1\r\n?\r\n:2\r\n", b":3\r\n"]);
+        assert_eq!((values, sane), (vec![Value::Int(1)], false));
     }
 
     #[test]
