@@ -26,6 +26,12 @@ enum Command {
     Nemesis(nemesis::Options),
     /// The same faults for other lock clients
     Peers(peers::Options),
+    /// A worker of the nemesis
+    #[command(hide = true)]
+    NemesisWorker(nemesis::worker::Options),
+    /// What `redleash run` runs in the nemesis
+    #[command(hide = true)]
+    NemesisJob(nemesis::command::Options),
     /// How cost grows with masters, threads, names, held locks and round trips
     Scale(scale::Options),
 }
@@ -38,6 +44,8 @@ fn main() -> ExitCode {
         Command::Models(options) => models::run(&options),
         Command::Nemesis(options) => nemesis::run(&options),
         Command::Peers(options) => peers::run(&options),
+        Command::NemesisWorker(options) => nemesis::worker::run(&options),
+        Command::NemesisJob(options) => nemesis::command::run(&options),
         Command::Scale(options) => scale::run(&options),
     };
     println!("{}: {}", if verdict.held { "HELD" } else { "FAILED" }, verdict.line);

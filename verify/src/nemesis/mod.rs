@@ -1,16 +1,242 @@
-//! Faults on real servers.
+//! Faults on real servers: masters behind a network that fails, workers that are stopped and killed, and a check of all
+//! that they tell.
 #![allow(clippy::disallowed_methods, reason = "it waits for other processes, not for the library's clock")]
 
+pub mod arena;
+pub mod check;
 pub mod clock;
+pub mod command;
+pub mod conduct;
+pub mod crew;
+pub mod dice;
+pub mod faults;
+pub mod history;
+pub mod page;
 pub mod proxy;
+pub mod register;
+pub mod report;
+pub mod worker;
 
 use crate::Verdict;
+use crate::servers::{Scratch, available, wait_until};
+use arena::{Arena, COMMAND_TTL, MAX_LEASE, Setup, TTL};
+use check::History;
+use clock::Shim;
+use conduct::Conductor;
+use crew::{Keeper, Told};
+use dice::Dice;
+use faults::{Fault, Planned, schedule};
+use history::now;
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
 
 /// The options of `verify nemesis`.
 #[derive(clap::Args, Clone, Debug)]
-pub struct Options {}
+pub struct Options {
+    /// For so many minutes.
+    #[arg(long, default_value_t = 0)]
+    pub minutes: u64,
+    /// And so many seconds; a minute, if nothing is given.
+    #[arg(long, default_value_t = 0)]
+    pub seconds: u64,
+    /// The seed of the schedule and of the workers; a new one, if none is given.
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// The number of masters, without and with a fault margin of 1; else 3 without and 5 with it, side by side.
+    #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(["3", "5"]))]
+    pub masters: Option<String>,
+    /// Writes a page with the timeline.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Without the quarantine: the check must find two holders. Workers of the library only.
+    #[arg(long, hide = true)]
+    pub no_quarantine: bool,
+}
+
+/// After the last fault: quarantines end, and everybody gets a turn.
+const CALM: Duration = Duration::from_secs(5);
+/// What the masters and the timers of this machine may be late, when all locks must be gone.
+const SLACK: Duration = Duration::from_millis(500);
+/// How often the control is tried again if the schedule's stops hit no bad moment.
+const MORE_STOPS: usize = 8;
 
 /// Runs it.
-pub fn run(_options: &Options) -> Verdict {
-    Verdict::failed("not built yet")
+pub fn run(options: &Options) -> Verdict {
+    match histories(options) {
+        Ok(histories) => {
+            histories.iter().for_each(|history| print!("{}", report::text(history)));
+            println!();
+            let verdict = report::verdict(&histories);
+            match write_page(options, &histories, &verdict) {
+                Ok(()) => verdict,
+                Err(error) => Verdict::failed(format!("the page cannot be written: {error}")),
+            }
+        }
+        Err(error) => Verdict::failed(error.to_string()),
+    }
+}
+
+fn write_page(options: &Options, histories: &[History], verdict: &Verdict) -> io::Result<()> {
+    let Some(path) = &options.html else { return Ok(()) };
+    let seed = histories.first().map_or(0, |history| history.setup.seed);
+    let masters = options.masters.as_ref().map_or(String::new(), |n| format!(" --masters {n}"));
+    let command = format!("verify nemesis --seconds {} --seed {seed}{masters}", length(options).as_secs());
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    fs::write(path, page::page(histories, verdict, &command, &report::today()))?;
+    println!("{} has the timeline", path.display());
+    Ok(())
+}
+
+fn length(options: &Options) -> Duration {
+    match Duration::from_secs(options.minutes * 60 + options.seconds) {
+        Duration::ZERO => Duration::from_secs(60),
+        length => length,
+    }
+}
+
+fn histories(options: &Options) -> Result<Vec<History>, Box<dyn Error>> {
+    if !available() {
+        return Err("redis-server is not installed (scripts/install-redis does it)".into());
+    }
+    let length = length(options);
+    let seed = options.seed.unwrap_or_else(now);
+    let redleash = command_line()?;
+    let scratch = Scratch::new()?;
+    let shim = Shim::compile(scratch.path())
+        .inspect_err(|error| eprintln!("NO CLOCK STEPS: the shim cannot be compiled: {error}"))
+        .ok();
+    let keeper = Arc::new(Keeper::start()?);
+    let kinds: &[(usize, usize)] = match options.masters.as_deref() {
+        Some("3") => &[(3, 0), (3, 1)],
+        Some("5") => &[(5, 0), (5, 1)],
+        _ => &[(3, 0), (5, 1)],
+    };
+    println!("seed {seed}, {} s of faults", length.as_secs());
+    let arenas = thread::scope(|scope| {
+        let arenas: Vec<_> = kinds
+            .iter()
+            .map(|(masters, margin)| {
+                let redleash = (!options.no_quarantine).then(|| redleash.clone());
+                let no_quarantine = options.no_quarantine;
+                let setup = Setup { masters: *masters, margin: *margin, seed, redleash, no_quarantine };
+                let (scratch, shim, keeper) = (&scratch, shim.as_ref(), &keeper);
+                scope.spawn(move || play(&setup, scratch, shim, keeper, length).map_err(|error| error.to_string()))
+            })
+            .collect();
+        let joined = arenas.into_iter().map(|arena| arena.join().unwrap_or_else(|_| Err("an arena panicked".into())));
+        joined.collect::<Result<Vec<_>, _>>()
+    })?;
+    Ok(arenas)
+}
+
+/// The command line program beside this one; built, if it is not there or older than its source.
+fn command_line() -> Result<PathBuf, Box<dyn Error>> {
+    let me = std::env::current_exe()?;
+    let folder = me.parent().ok_or("this program is nowhere")?;
+    let redleash = folder.join("redleash");
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let sources = [workspace.join("src"), workspace.join("cli/src")];
+    let newest = sources.iter().filter_map(|folder| newest(folder).ok()).max();
+    let built = fs::metadata(&redleash).and_then(|file| file.modified()).ok();
+    if built.is_some() && newest <= built {
+        return Ok(redleash);
+    }
+    eprintln!("building the command line program");
+    let profile = match folder.file_name().and_then(|name| name.to_str()) {
+        Some("debug") | None => "dev",
+        Some(profile) => profile,
+    };
+    let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args(["build", "--quiet", "-p", "redleash-cli", "--profile", profile, "--target-dir"])
+        .arg(folder.parent().ok_or("this program is not in a target directory")?)
+        .current_dir(workspace)
+        .status()?;
+    if status.success() { Ok(redleash) } else { Err("cargo cannot build redleash-cli".into()) }
+}
+
+/// When a file below the folder was written last.
+fn newest(folder: &Path) -> io::Result<SystemTime> {
+    let times = fs::read_dir(folder)?.map(|entry| {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() { newest(&entry.path()) } else { entry.metadata()?.modified() }
+    });
+    times.collect::<io::Result<Vec<_>>>().map(|times| times.into_iter().max().unwrap_or(SystemTime::UNIX_EPOCH))
+}
+
+fn play(
+    setup: &Setup,
+    scratch: &Scratch,
+    shim: Option<&Shim>,
+    keeper: &Arc<Keeper>,
+    length: Duration,
+) -> Result<History, Box<dyn Error>> {
+    let arena = Arena::start(setup, scratch, shim)?;
+    let mut dice = Dice::new(setup.seed ^ ((setup.masters as u64) << 8) ^ setup.margin as u64);
+    let (ground, start) = (arena.ground(), now());
+    let plan = schedule(&ground, length, &mut dice);
+    let crew = arena.crew(keeper)?;
+    let mut conductor = Conductor::new(&arena, &crew);
+    conductor.play(&plan, length + CALM);
+    for _ in 0..MORE_STOPS {
+        if arena.registers.lost_free() > 0 {
+            break;
+        }
+        let again = plan.iter().find(|planned| planned.fault == Fault::WorkerStopped);
+        let again: Vec<Planned> = again.map(|p| Planned { at: Duration::ZERO, ..p.clone() }).into_iter().collect();
+        conductor.play(&again, CALM);
+    }
+    let healed = now();
+    thread::sleep(CALM);
+    let (faults, mut failures, ahead) = (conductor.done, conductor.failures, conductor.ahead_us);
+    let rows = crew.kinds();
+    let told = crew.finish();
+    let end = now();
+    // A key lives longer on a master whose clock has stepped back since.
+    let back = arena.clock.as_ref().map_or(0, |clock| ahead - clock.offset_us());
+    let limit = TTL.max(COMMAND_TTL) + MAX_LEASE + SLACK + Duration::from_micros(back.max(0) as u64);
+    let since = Instant::now();
+    let empty = || arena.keys().iter().all(|keys| *keys == Some(0));
+    let cleared = wait_until(limit, empty).then(|| since.elapsed());
+    let said = said(&told, &mut failures);
+    let stories = || told.iter().flat_map(|told| &told.stories);
+    Ok(History {
+        setup: setup.clone(),
+        span: (start, end),
+        healed,
+        holds: stories().flat_map(|story| story.holds.clone()).collect(),
+        rows,
+        faults,
+        wanted: ground.faults(),
+        accounts: arena.registers.accounts(),
+        busy: stories().map(|story| story.busy).sum(),
+        said,
+        cleared,
+        failures,
+    })
+}
+
+/// What else was heard, counted; what must not be heard is a failure.
+fn said(told: &[Told], failures: &mut Vec<String>) -> BTreeMap<String, u64> {
+    let mut said = BTreeMap::new();
+    for (row, told) in told.iter().enumerate() {
+        failures.extend(told.failure.iter().map(|failure| format!("row {row}: {failure}")));
+        let codes = told.codes.iter().map(|code| format!("exit {code}"));
+        let stories = told.stories.iter();
+        for story in stories.clone() {
+            failures.extend(story.nonsense.iter().map(|line| format!("row {row} said {line:?}")));
+        }
+        for what in stories.flat_map(|story| story.trouble.iter().chain(&story.released)).cloned().chain(codes) {
+            *said.entry(what).or_default() += 1;
+        }
+    }
+    said
 }
