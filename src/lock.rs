@@ -5,6 +5,7 @@ use crate::engine::core::Engine;
 use crate::engine::error::Error;
 use crate::engine::held::Held;
 use crate::engine::settings::Terms;
+use crate::engine::waiting::Patience;
 use crate::guard::LockGuard;
 use crate::options::Options;
 use crate::protocol::{Keys, NameError, Wait};
@@ -89,7 +90,7 @@ impl Lock {
     /// `outage_patience`.
     pub fn acquire(&self) -> Result<LockGuard, Error> {
         let wait = Wait::Forever { outage_patience: self.engine.settings.outage_patience };
-        match self.held(wait)? {
+        match self.held(&mut Patience::new(wait))? {
             Some(held) => Ok(LockGuard::new(held)),
             // Without a limit nothing but an error ends the wait.
             None => Err(Error::Closed),
@@ -98,18 +99,43 @@ impl Lock {
 
     /// Takes the lock if it is free; `None` if another holds it, or as many masters as matter are split among others.
     pub fn try_acquire(&self) -> Result<Option<LockGuard>, Error> {
-        Ok(self.held(Wait::Once)?.map(LockGuard::new))
+        Ok(self.held(&mut Patience::new(Wait::Once))?.map(LockGuard::new))
     }
 
     /// Waits for at most `limit`; `None` if others held the lock all that time. Zero asks once.
     pub fn try_acquire_for(&self, limit: Duration) -> Result<Option<LockGuard>, Error> {
         let wait = if limit.is_zero() { Wait::Once } else { Wait::Until(clock::now().plus(limit)) };
-        self.finish_timed(self.held(wait))
+        self.finish_timed(self.held(&mut Patience::new(wait)))
     }
 
     /// Waits until `deadline` at the latest; `None` if others held the lock all that time. A past deadline asks once.
     pub fn try_acquire_until(&self, deadline: Instant) -> Result<Option<LockGuard>, Error> {
         self.try_acquire_for(clock::until(deadline))
+    }
+
+    /// Waits until the lock is ours, `limit` is over (`None`: as [`acquire`](Lock::acquire) does), or `go_on` says no; then
+    /// it returns `None`. `go_on` is asked on the calling thread about twenty times a second while the call waits: for
+    /// whoever must look for a signal or a shutdown meanwhile, or shows progress.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), redleash::Error> {
+    /// # let client = redleash::Client::builder().node("redis://127.0.0.1").build()?;
+    /// # let (_stop, stopped) = redleash::crossbeam_channel::bounded::<()>(0);
+    /// let guard = client.lock("orders/42").acquire_while(None, || stopped.is_empty())?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn acquire_while(
+        &self,
+        limit: Option<Duration>,
+        mut go_on: impl FnMut() -> bool,
+    ) -> Result<Option<LockGuard>, Error> {
+        let wait = match limit {
+            Some(limit) if limit.is_zero() => Wait::Once,
+            Some(limit) => Wait::Until(clock::now().plus(limit)),
+            None => Wait::Forever { outage_patience: self.engine.settings.outage_patience },
+        };
+        self.finish_timed(self.held(&mut Patience::asking(wait, &mut go_on)))
     }
 
     /// Acquires the lock, runs `work`, and releases it, also if `work` panics.
@@ -153,11 +179,11 @@ impl Lock {
         &self.engine
     }
 
-    pub(crate) fn held(&self, wait: Wait) -> Result<Option<Arc<Held>>, Error> {
+    fn held(&self, patience: &mut Patience<'_>) -> Result<Option<Arc<Held>>, Error> {
         let keys = self.keys()?;
         match &self.terms {
-            Some(terms) => acquire(&self.engine, keys, terms, wait),
-            None => acquire(&self.engine, keys, &Arc::new(self.options.terms(&self.engine.settings)?), wait),
+            Some(terms) => acquire(&self.engine, keys, terms, patience),
+            None => acquire(&self.engine, keys, &Arc::new(self.options.terms(&self.engine.settings)?), patience),
         }
     }
 }

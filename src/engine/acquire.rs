@@ -7,7 +7,7 @@ use super::held::Held;
 use super::queue::{Entered, Place};
 use super::rounds::Finished;
 use super::settings::Terms;
-use super::waiting::Waiting;
+use super::waiting::{Patience, Waiting};
 use crate::protocol::acquire::Plan;
 use crate::protocol::{Acquire, Command, End, Judgement, Keys, Mono, Operation, Owner, Step, Token, Wait, validity};
 use crate::sys::{clock, entropy};
@@ -26,22 +26,22 @@ pub(crate) fn acquire(
     engine: &Arc<Engine>,
     keys: &Arc<Keys>,
     terms: &Arc<Terms>,
-    wait: Wait,
+    patience: &mut Patience<'_>,
 ) -> Result<Option<Arc<Held>>, Error> {
     loop {
         engine.usable()?;
         // Whoever counts its own attempts makes them, and stands in no line.
         if terms.tries.is_some() {
-            return contend(engine, keys, terms, wait, None);
+            return contend(engine, keys, terms, patience, None);
         }
-        return match engine.queues.enter(keys, terms, wait) {
+        return match engine.queues.enter(keys, terms, patience) {
             Entered::Turn(place, not_before) => {
-                if wait != Wait::Once && not_before > clock::now() {
-                    engine.pause(not_before.min(limit(wait)))?;
+                if patience.wait != Wait::Once && not_before > clock::now() {
+                    engine.pause(not_before.min(patience.limit()))?;
                 }
-                contend(engine, keys, terms, wait, Some(place))
+                contend(engine, keys, terms, patience, Some(place))
             }
-            Entered::Free => contend(engine, keys, terms, wait, None),
+            Entered::Free => contend(engine, keys, terms, patience, None),
             Entered::Lease(held) if held.remaining().is_zero() => {
                 held.let_go();
                 continue;
@@ -58,13 +58,13 @@ fn contend(
     engine: &Arc<Engine>,
     keys: &Arc<Keys>,
     terms: &Arc<Terms>,
-    wait: Wait,
+    patience: &mut Patience<'_>,
     place: Option<Place>,
 ) -> Result<Option<Arc<Held>>, Error> {
     let begin = clock::now();
-    let mut waiting = Waiting::new(engine, keys, terms, wait);
+    let mut waiting = Waiting::new(engine, keys, terms);
     let mut machine = Acquire::new(Plan {
-        wait,
+        wait: patience.wait,
         tries: terms.tries,
         fail_fast: terms.fail_fast,
         backoff: terms.backoff,
@@ -74,7 +74,7 @@ fn contend(
     let mut step = machine.first();
     loop {
         step = match step {
-            Step::Round { full } => match attempt(engine, keys, terms, (full, waiting.word_ms()), limit(wait))? {
+            Step::Round { full } => match attempt(engine, keys, terms, (full, waiting.word_ms()), patience.limit())? {
                 Ok(held) => {
                     if let Some(place) = place {
                         held.occupy(place);
@@ -83,7 +83,7 @@ fn contend(
                 }
                 Err(failed) => {
                     let took = failed.round.end.since(failed.round.start);
-                    waiting.failed(&failed.judgement, took);
+                    waiting.failed(&failed.judgement, took, patience);
                     if let Some(place) = &place {
                         if failed.judgement.is_outage() { place.outage() } else { place.answered() }
                     }
@@ -96,18 +96,13 @@ fn contend(
                 }
             },
             Step::Sleep(at) => {
-                waiting.pause(at)?;
+                if !waiting.pause(at, patience)? {
+                    return Ok(None);
+                }
                 machine.after_pause(clock::now())
             }
             Step::Done(end) => return finish(engine, keys, terms, end, (begin, machine.attempts()), last),
         }
-    }
-}
-
-fn limit(wait: Wait) -> Mono {
-    match wait {
-        Wait::Until(at) => at,
-        Wait::Once | Wait::Forever { .. } => Mono::NEVER,
     }
 }
 

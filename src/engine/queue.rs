@@ -2,6 +2,7 @@
 
 use super::held::Held;
 use super::settings::Terms;
+use super::waiting::Patience;
 use crate::protocol::{Keys, Mono, Wait};
 use crate::sys::clock;
 use crate::sys::sync::Mutex;
@@ -10,11 +11,8 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::thread::Thread;
-use std::time::Duration;
 
 const SHARDS: usize = 16;
-/// The longest park: its clock may stand still during a suspend.
-const LOOK: Duration = Duration::from_secs(1);
 
 /// What a queued thread is given.
 enum Grant {
@@ -102,8 +100,8 @@ impl Queues {
         &self.shards[hasher.finish() as usize % SHARDS]
     }
 
-    /// Enters the line of a name, and waits in it for as long as `wait` says.
-    pub(crate) fn enter(self: &Arc<Self>, keys: &Keys, terms: &Arc<Terms>, wait: Wait) -> Entered {
+    /// Enters the line of a name, and waits in it for as long as `patience` lasts.
+    pub(crate) fn enter(self: &Arc<Self>, keys: &Keys, terms: &Arc<Terms>, patience: &mut Patience<'_>) -> Entered {
         let waiter = {
             let mut shard = self.shard(&keys.name).lock();
             if shard.closed {
@@ -120,7 +118,7 @@ impl Queues {
             if line.outage {
                 return Entered::Free;
             }
-            if wait == Wait::Once {
+            if patience.wait == Wait::Once {
                 return if line.held { Entered::Held } else { Entered::Free };
             }
             let waiter =
@@ -128,17 +126,17 @@ impl Queues {
             line.waiters.push_back(waiter.clone());
             waiter
         };
-        self.wait(&keys.name, &waiter, wait)
+        self.wait(&keys.name, &waiter, patience)
     }
 
-    fn wait(self: &Arc<Self>, name: &Arc<str>, waiter: &Arc<Waiter>, wait: Wait) -> Entered {
-        let limit = if let Wait::Until(limit) = wait { limit } else { Mono::NEVER };
+    fn wait(self: &Arc<Self>, name: &Arc<str>, waiter: &Arc<Waiter>, patience: &mut Patience<'_>) -> Entered {
+        let limit = patience.limit();
         let grant = loop {
             if let Some(grant) = waiter.grant.lock().take() {
                 break grant;
             }
             let left = limit.since(clock::now());
-            if left.is_zero() {
+            if left.is_zero() || !patience.goes_on() {
                 let mut shard = self.shard(name).lock();
                 // What was given in the last moment is taken.
                 if let Some(grant) = waiter.grant.lock().take() {
@@ -149,7 +147,7 @@ impl Queues {
                 }
                 return Entered::Held;
             }
-            std::thread::park_timeout(left.min(LOOK));
+            std::thread::park_timeout(left.min(patience.look()));
         };
         match grant {
             Grant::Turn if limit <= clock::now() => {

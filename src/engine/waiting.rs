@@ -14,12 +14,45 @@ use std::time::Duration;
 /// The longest park: its clock may stand still during a suspend.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// How often a caller is asked whether to go on.
+const ASK: Duration = Duration::from_millis(50);
+
+/// How long a call waits, and whether it still wants to.
+pub(crate) struct Patience<'a> {
+    pub(crate) wait: Wait,
+    go_on: Option<&'a mut dyn FnMut() -> bool>,
+}
+
+impl<'a> Patience<'a> {
+    pub(crate) fn new(wait: Wait) -> Patience<'a> {
+        Patience { wait, go_on: None }
+    }
+
+    pub(crate) fn asking(wait: Wait, go_on: &'a mut dyn FnMut() -> bool) -> Patience<'a> {
+        Patience { wait, go_on: Some(go_on) }
+    }
+
+    /// The moment after which there is nothing to wait for.
+    pub(crate) fn limit(&self) -> Mono {
+        if let Wait::Until(limit) = self.wait { limit } else { Mono::NEVER }
+    }
+
+    /// Whether the caller wants to go on; it is asked.
+    pub(crate) fn goes_on(&mut self) -> bool {
+        self.go_on.as_mut().is_none_or(|go_on| go_on())
+    }
+
+    /// The longest park at a time.
+    pub(crate) fn look(&self) -> Duration {
+        if self.go_on.is_some() { ASK } else { LOOK }
+    }
+}
+
 /// The waiting of one call.
 pub(crate) struct Waiting<'a> {
     engine: &'a Arc<Engine>,
     keys: &'a Keys,
     terms: &'a Terms,
-    wait: Wait,
     listening: Option<Listening>,
     /// The last attempt found that others hold the lock.
     refused: Option<Duration>,
@@ -28,8 +61,8 @@ pub(crate) struct Waiting<'a> {
 }
 
 impl<'a> Waiting<'a> {
-    pub(crate) fn new(engine: &'a Arc<Engine>, keys: &'a Keys, terms: &'a Terms, wait: Wait) -> Waiting<'a> {
-        Waiting { engine, keys, terms, wait, listening: None, refused: None, asked: false }
+    pub(crate) fn new(engine: &'a Arc<Engine>, keys: &'a Keys, terms: &'a Terms) -> Waiting<'a> {
+        Waiting { engine, keys, terms, listening: None, refused: None, asked: false }
     }
 
     /// Before an attempt: for how many milliseconds it should leave word that somebody waits.
@@ -42,32 +75,41 @@ impl<'a> Waiting<'a> {
     }
 
     /// An attempt failed after `took`: from the first refusal on, this thread listens.
-    pub(crate) fn failed(&mut self, judgement: &Judgement, took: Duration) {
+    pub(crate) fn failed(&mut self, judgement: &Judgement, took: Duration, patience: &Patience<'_>) {
         self.refused = matches!(judgement, Judgement::Held(_)).then_some(took);
-        if self.refused.is_some() && self.listening.is_none() && self.wait != Wait::Once {
-            let limit = if let Wait::Until(limit) = self.wait { limit } else { Mono::NEVER };
+        if self.refused.is_some() && self.listening.is_none() && patience.wait != Wait::Once {
             let wakeup = Wakeup::new(self.engine.settings.quorum, clock::now());
-            self.listening = Some(self.engine.listener.listen(self.engine, self.keys, wakeup, limit));
+            self.listening = Some(self.engine.listener.listen(self.engine, self.keys, wakeup, patience.limit()));
         }
     }
 
-    /// Pauses until `at`, or until a release is heard of.
-    pub(crate) fn pause(&mut self, at: Mono) -> Result<(), Error> {
-        let (Some(listening), Some(took)) = (&self.listening, self.refused) else { return self.engine.pause(at) };
-        let ear = &listening.ear;
+    /// Pauses until `at`, or until a release is heard of; false if the caller does not want to go on.
+    pub(crate) fn pause(&mut self, at: Mono, patience: &mut Patience<'_>) -> Result<bool, Error> {
+        let ear = self.listening.as_ref().filter(|_| self.refused.is_some()).map(|listening| &listening.ear);
         // A release before the subscription was heard by nobody: subscribe, try again, then wait.
-        if !self.asked {
-            return self.engine.usable();
+        if ear.is_some() && !self.asked {
+            self.engine.usable()?;
+            return Ok(patience.goes_on());
         }
-        let at = ear.wakeup(|w| w.refused(took, clock::now(), at, entropy::bits()));
+        let at = match (ear, self.refused) {
+            (Some(ear), Some(took)) => ear.wakeup(|w| w.refused(took, clock::now(), at, entropy::bits())),
+            _ => at,
+        };
         loop {
             self.engine.usable()?;
-            let now = clock::now();
-            let due = ear.wakeup(|w| w.due()).min(at);
-            if now >= due {
-                return Ok(());
+            if !patience.goes_on() {
+                return Ok(false);
             }
-            std::thread::park_timeout(due.since(now).min(LOOK));
+            let now = clock::now();
+            let due = ear.map_or(Mono::NEVER, |ear| ear.wakeup(|w| w.due())).min(at);
+            if now >= due {
+                return Ok(true);
+            }
+            let longest = due.since(now).min(patience.look());
+            match ear {
+                Some(_) => std::thread::park_timeout(longest),
+                None => self.engine.pause(now.plus(longest))?,
+            }
         }
     }
 }

@@ -29,8 +29,10 @@ pub struct Wakeup {
     /// How long the masters took to answer the last attempt.
     round_trip: Duration,
     credit: u32,
-    /// The last attempt was made because of a message.
-    by_message: bool,
+    /// The last attempt was made because its poll was due: neither a message nor the end of a winner's turn asked for it.
+    by_poll: bool,
+    /// The present pause is a winner's turn.
+    in_turn: bool,
     /// Messages do not count: it is somebody else's turn.
     deaf: bool,
 }
@@ -46,7 +48,8 @@ impl Wakeup {
             due: Mono::NEVER,
             round_trip: Duration::ZERO,
             credit: CREDIT,
-            by_message: false,
+            by_poll: false,
+            in_turn: false,
             deaf: false,
         }
     }
@@ -54,8 +57,9 @@ impl Wakeup {
     /// An attempt is about to be sent: what was heard before it is about the past. Answers whether it should leave word
     /// that somebody waits; not so right after a race, where others are as eager.
     pub fn attempt(&mut self) -> bool {
-        self.by_message = self.due != Mono::NEVER;
-        let raced = self.by_message && self.news.is_some_and(|(_, waiters)| waiters > 1) && !self.deaf;
+        let by_message = self.due != Mono::NEVER;
+        self.by_poll = !by_message && !std::mem::take(&mut self.in_turn);
+        let raced = by_message && self.news.is_some_and(|(_, waiters)| waiters > 1) && !self.deaf;
         (self.heard, self.due, self.deaf) = (0, Mono::NEVER, raced);
         if !raced {
             self.news = None;
@@ -70,11 +74,12 @@ impl Wakeup {
         match self.news.take_if(|_| self.deaf) {
             // The race was lost: let the winner have its turn, then leave word.
             Some((_, waiters)) => {
+                self.in_turn = true;
                 let turn = (TURN * u32::try_from(waiters).unwrap_or(u32::MAX).min(1_000)).min(LONGEST_TURN);
                 poll.min(now.plus(between(turn * 3 / 4, turn * 5 / 4, random)))
             }
             None => {
-                self.credit = (self.credit + u32::from(!self.by_message)).min(CREDIT);
+                self.credit = (self.credit + u32::from(self.by_poll)).min(CREDIT);
                 poll
             }
         }

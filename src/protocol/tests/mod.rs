@@ -3,6 +3,7 @@
 mod acquire;
 mod fence;
 mod generation;
+mod handover;
 mod health;
 mod lease;
 mod names;
@@ -12,6 +13,7 @@ mod reap;
 mod retry;
 mod round;
 mod validity;
+mod wakeup;
 
 use super::{Mono, Quorum};
 use std::time::Duration;

@@ -1,0 +1,141 @@
+use super::super::wakeup::{CREDIT, Wakeup};
+use super::super::{Mono, Quorum};
+use super::{Seeded, at, ms, quorums};
+use std::time::Duration;
+
+fn three() -> Quorum {
+    Quorum::new(3, 0).unwrap()
+}
+
+/// A waiter whose last attempt was refused after 2 ms, and which polls at 10 s.
+fn waiting(quorum: Quorum) -> Wakeup {
+    let mut wakeup = Wakeup::new(quorum, at(0));
+    assert!(wakeup.attempt(), "the first attempt leaves word");
+    assert_eq!(wakeup.refused(ms(2), at(0), at(10_000), 0), at(10_000));
+    assert_eq!(wakeup.due(), Mono::NEVER);
+    wakeup
+}
+
+#[test]
+fn a_lone_waiter_tries_at_the_message_of_the_last_master_of_a_quorum() {
+    for quorum in quorums(7) {
+        let mut wakeup = waiting(quorum);
+        for i in 0..quorum.votes() {
+            wakeup.on_message(i, 1, at(100), u64::MAX);
+            let expected = if i + 1 == quorum.votes() { at(100) } else { at(102) };
+            assert_eq!(
+                wakeup.due(),
+                expected,
+                "{quorum:?}, message {i}: at the quorum, or a round trip after the first"
+            );
+        }
+    }
+}
+
+#[test]
+fn messages_of_one_master_are_one_message() {
+    let mut wakeup = waiting(three());
+    for _ in 0..10 {
+        wakeup.on_message(0, 1, at(100), 0);
+    }
+    assert_eq!(wakeup.due(), at(102));
+}
+
+#[test]
+fn an_attempt_forgets_what_was_heard_before_it() {
+    let mut wakeup = waiting(three());
+    wakeup.on_message(0, 1, at(100), 0);
+    assert!(wakeup.attempt(), "alone, it leaves word again");
+    assert_eq!(wakeup.due(), Mono::NEVER);
+    wakeup.on_message(1, 1, at(101), 0);
+    assert_eq!(wakeup.due(), at(103), "the message of master 0 does not count any more");
+}
+
+#[test]
+fn what_is_heard_during_an_attempt_counts() {
+    let mut wakeup = waiting(three());
+    assert!(wakeup.attempt());
+    wakeup.on_message(0, 1, at(100), 0);
+    wakeup.on_message(2, 1, at(100), 0);
+    assert_eq!(wakeup.refused(ms(2), at(101), at(10_000), 0), at(10_000));
+    assert_eq!(wakeup.due(), at(100), "try again at once");
+}
+
+#[test]
+fn after_a_lost_race_the_winner_has_its_turn_before_word_is_left_again() {
+    for (waiters, least, most) in [(2, 1_500, 2_500), (8, 6_000, 10_000), (500, 7_500, 12_500)] {
+        for random in [0, 1 << 63, u64::MAX] {
+            let mut wakeup = waiting(three());
+            wakeup.on_message(0, waiters, at(100), 0);
+            wakeup.on_message(1, waiters, at(100), 0);
+            assert!(!wakeup.attempt(), "an attempt in a race leaves no word");
+            wakeup.on_message(2, waiters, at(101), 0);
+            let again = wakeup.refused(ms(2), at(200), at(10_000), random);
+            let turn = again.since(at(200));
+            assert!(turn >= Duration::from_micros(least) && turn <= Duration::from_micros(most), "{waiters}: {turn:?}");
+            wakeup.on_message(2, waiters, at(201), 0);
+            assert_eq!(wakeup.due(), Mono::NEVER, "messages during the winner's turn are not ours");
+            assert!(wakeup.attempt(), "then word is left");
+            assert_eq!(wakeup.refused(ms(2), at(250), at(10_000), 0), at(10_000));
+            wakeup.on_message(2, waiters, at(251), 0);
+            assert_ne!(wakeup.due(), Mono::NEVER);
+        }
+    }
+}
+
+#[test]
+fn the_poll_is_never_put_off() {
+    let mut wakeup = waiting(three());
+    wakeup.on_message(0, 8, at(100), 0);
+    wakeup.on_message(1, 8, at(100), 0);
+    wakeup.attempt();
+    assert_eq!(wakeup.refused(ms(2), at(200), at(203), u64::MAX), at(203));
+}
+
+#[test]
+fn whoever_waited_longest_goes_first() {
+    let order = |waited: u64| {
+        let mut wakeup = Wakeup::new(three(), at(0));
+        wakeup.attempt();
+        wakeup.refused(ms(2), at(0), at(100_000), 0);
+        wakeup.on_message(0, 8, at(waited), 0);
+        wakeup.on_message(1, 8, at(waited), 0);
+        wakeup.due().since(at(waited))
+    };
+    let delays: Vec<Duration> = [0, 20, 40, 60, 80, 1_000].into_iter().map(order).collect();
+    assert!(delays.windows(2).all(|w| w[0] >= w[1]), "{delays:?}");
+    assert!(delays[0] >= ms(1) && delays[5] < Duration::from_micros(80), "{delays:?}");
+}
+
+#[test]
+fn forged_messages_cause_at_most_one_attempt_for_each_poll_and_a_few_more() {
+    let mut random = Seeded(7);
+    for waiters in [0, 1, 2, 50, u64::MAX] {
+        let mut wakeup = waiting(three());
+        let (mut by_message, mut polls, mut now) = (0, 0, 0);
+        while polls < 100 {
+            // A thousand messages between one poll and the next.
+            let poll = now + 250;
+            let mut due = at(poll);
+            while now < poll {
+                now += 1;
+                for i in 0..3 {
+                    wakeup.on_message(i, waiters, at(now), random.next());
+                }
+                if wakeup.due() <= at(now) {
+                    by_message += 1;
+                    wakeup.attempt();
+                    due = wakeup.refused(ms(1), at(now), at(poll), random.next());
+                } else if due <= at(now) && now < poll {
+                    wakeup.attempt();
+                    due = wakeup.refused(ms(1), at(now), at(poll), random.next());
+                }
+            }
+            polls += 1;
+            wakeup.attempt();
+            wakeup.refused(ms(1), at(now), at(now + 250), random.next());
+        }
+        assert!(by_message <= CREDIT + 2 * polls, "{waiters}: {by_message} attempts in {polls} polls");
+        assert!(by_message >= CREDIT, "{waiters}: messages do cause attempts");
+    }
+}
