@@ -95,6 +95,13 @@ impl Address {
         if url.split_once("://").is_some_and(|(_, rest)| rest.split(['/', '?']).next().unwrap_or("").contains(',')) {
             return Err("it lists several hosts: give each node a URL of its own".into());
         }
+        // Read as it stands, the beginning of such a password would be the port of a host that has the user's name.
+        if !scheme.ends_with("unix") && url.rsplit_once('@').is_some_and(|(head, _)| ends_the_host(head)) {
+            return Err(
+                "an '@' stands behind the host: write '/', '?', '#' and '@' in a password as %2F, %3F, %23 and %40"
+                    .into(),
+            );
+        }
         let info = url
             .into_connection_info()
             .map_err(|e| format!("it is malformed ({}); {SHAPE}", harmless(url, &e.to_string())))?;
@@ -108,6 +115,11 @@ impl Address {
         };
         Ok(Address { info, label })
     }
+}
+
+/// Whether the part of a URL with user, password and host ends in `head`.
+fn ends_the_host(head: &str) -> bool {
+    head.split_once("://").is_some_and(|(_, rest)| rest.contains(['/', '?', '#']))
 }
 
 /// The text of an error about `url`, unless it repeats what stands where a password may.

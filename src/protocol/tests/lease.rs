@@ -382,6 +382,38 @@ fn jeopardy_ends_with_the_next_good_renewal() {
 }
 
 #[test]
+fn what_is_due_next_is_what_poll_waits_for_until_the_lease_is_over() {
+    let mut lease = watched();
+    assert_eq!(lease.granted(), at(0));
+    for step in 0..20 {
+        let Todo::Wait(t) = lease.poll(at(step)) else { panic!("{step}") };
+        assert_eq!(lease.next_due(), Some(t));
+    }
+    assert_eq!(lease.poll(at(1_000)), Todo::Renew);
+    assert_eq!(lease.next_due(), Some(lease.until().minus(lease.notice())));
+    let (mut lost, mut released) = (lease.clone(), lease.clone());
+    assert!(matches!(lease.poll(at(2_950)), Todo::Announce(_)));
+    lost.lose(Reason::Taken);
+    released.release(at(1_000));
+    assert_eq!((lease.next_due(), lost.next_due(), released.next_due()), (None, None, None));
+    assert_eq!((lease.is_released(), lost.is_released(), released.is_released()), (false, false, true));
+}
+
+#[test]
+fn the_pause_grows_with_each_failure_in_a_row_and_is_small_again_after_a_success() {
+    let ttl = ms(60_000);
+    let mut lease = Lease::new(Terms { ttl, ..terms(true, None) }, at(0));
+    let fails = |lease: &mut Lease, now: u64, failures: u32| {
+        lease.extension_failed(at(now), u64::MAX);
+        assert_eq!(lease.next_due(), Some(at(now).plus(retry::after_failed_renewal(ttl, failures, u64::MAX))), "{now}");
+    };
+    (0..3).for_each(|n| fails(&mut lease, 1_000 + 100 * n, n as u32));
+    let extension = lease.begin_extension(at(2_000), ttl).unwrap();
+    assert!(lease.extended(extension, at(2_001)));
+    fails(&mut lease, 3_000, 0);
+}
+
+#[test]
 fn terms_at_the_limits_do_not_panic() {
     for ttl in [Duration::ZERO, Duration::from_nanos(1), ms(2), Duration::MAX] {
         for max_hold in [None, Some(Duration::ZERO), Some(Duration::MAX)] {

@@ -43,6 +43,20 @@ fn an_owner_owns_its_value_on_its_own_master_and_on_no_other() {
 }
 
 #[test]
+fn an_owner_tells_what_it_was_made_of() {
+    let owner = owner("web-1");
+    assert_eq!((owner.since_ms(), &**owner.label(), owner.secret_hex()), (1_795_242_595_543, "web-1", HEX));
+}
+
+#[test]
+fn a_fingerprint_is_the_upper_half_of_fnv_1a() {
+    // The published values of the hash: of nothing cbf29ce484222325, of "a" af63dc4c8601ec8c, of "foobar" 85944171f73967e8.
+    for (value, fingerprint) in [("", "cbf29ce4"), ("a", "af63dc4c"), ("foobar", "85944171")] {
+        assert_eq!(Holder::parse(value.as_bytes()), Holder::Foreign(fingerprint.into()));
+    }
+}
+
+#[test]
 fn a_value_is_written_over_whatever_the_buffer_held() {
     let mut out = "something longer than any value could be, so that a rest would show ".repeat(4);
     for i in 0..32 {

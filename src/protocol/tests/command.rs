@@ -1,0 +1,66 @@
+use super::super::Operation;
+use super::super::owner::{Owner, Token};
+use super::super::round::{Cause, Rule};
+use super::ms;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// One of each.
+fn operations() -> Vec<Operation> {
+    let from = Arc::new(Owner::new(Token::from_bytes([1; 16]), &Arc::from("x"), 5));
+    vec![
+        Operation::Acquire { px_ms: 5, full: false, fence: None, word_ms: 0 },
+        Operation::Extend { px_ms: 5, recreate: true },
+        Operation::ExtendMany { leases: Arc::new([]), recreate: true },
+        Operation::Adopt { from, px_ms: 5 },
+        Operation::Release { keep: ms(0), tell: true },
+        Operation::Fence(7),
+        Operation::WriteBack(7),
+        Operation::Verify,
+        Operation::Status,
+        Operation::Revoke { now: false },
+        Operation::Blank,
+        Operation::Init,
+    ]
+}
+
+#[test]
+fn the_numbers_of_the_operations_fit_a_mask_and_differ() {
+    let numbers: HashSet<u32> = operations().iter().map(Operation::number).collect();
+    assert_eq!(numbers.len(), operations().len());
+    assert!(numbers.iter().all(|n| *n < 32));
+}
+
+#[test]
+fn what_asks_each_master_for_itself_waits_for_all_and_what_votes_for_a_quorum() {
+    for operation in operations() {
+        let for_all = matches!(
+            operation,
+            Operation::Status
+                | Operation::Revoke { .. }
+                | Operation::Blank
+                | Operation::Init
+                | Operation::ExtendMany { .. }
+        );
+        assert_eq!(operation.rule(), if for_all { Rule::All } else { Rule::Quorum }, "{operation:?}");
+        assert_eq!(operation.is_release(), matches!(operation, Operation::Release { .. }), "{operation:?}");
+        assert_eq!(operation.is_repeatable(), !matches!(operation, Operation::ExtendMany { .. }), "{operation:?}");
+    }
+}
+
+#[test]
+fn each_cause_says_what_was_wrong() {
+    let said = |cause: Cause| cause.to_string();
+    for (cause, words) in [
+        (Cause::TimedOut, "in time"),
+        (Cause::Hung, "owes"),
+        (Cause::ReadOnly, "read-only"),
+        (Cause::Nonsense, "no sense"),
+        (Cause::FenceRange, "limit"),
+    ] {
+        assert!(said(cause.clone()).contains(words), "{cause:?}");
+    }
+    for cause in [Cause::Down("x7".into()), Cause::Broken("x7".into()), Cause::Refused("x7".into())] {
+        assert!(said(cause.clone()).ends_with("x7") && said(cause).len() > 10);
+    }
+}
