@@ -52,7 +52,7 @@ pub struct Cell<'a> {
 /// What came of it.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// Locks that were granted to A and then met the fault.
+    /// Locks that were granted to A and then met the fault; in `AliasMaster` those that A asked for.
     pub acquisitions: usize,
     /// Violations.
     pub violations: usize,
@@ -62,7 +62,7 @@ pub struct Tally {
     pub refused: usize,
     /// In `ReusedToken`: attempts of which a release was late.
     pub late: usize,
-    /// A word on it.
+    /// Why there is nothing to count: a verdict, a colon, the reason.
     pub note: Option<String>,
 }
 
@@ -230,7 +230,7 @@ impl Cell<'_> {
         ];
         let (mut a, first) = Duel::start(self.peer, self.here, &nodes, TTL)?;
         if !first.ok {
-            tally.acquisitions += names;
+            tally.refused += names;
             tally.note = Some(format!("refused at the start: {}", first.why.unwrap_or_default()));
             return Ok(());
         }
