@@ -34,15 +34,15 @@ impl Link {
     /// # Errors
     ///
     /// If no port can be had.
-    pub fn to(target: u16, release: &'static str) -> io::Result<Link> {
+    pub fn to(target: u16, release: &str) -> io::Result<Link> {
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
         let port = listener.local_addr()?.port();
         let fate = Arc::new(Mutex::new(Fate::Clear));
-        let shared = fate.clone();
+        let (shared, release) = (fate.clone(), release.as_bytes().to_vec());
         // It ends with the program: a blocked accept has no other end, and a port is all that it keeps.
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
-                if let Err(error) = connect(client, target, release, &shared) {
+                if let Err(error) = connect(client, target, &release, &shared) {
                     eprintln!("link: {error}");
                 }
             }
@@ -83,12 +83,13 @@ fn lock(fate: &Mutex<Fate>) -> MutexGuard<'_, Fate> {
     fate.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn connect(client: TcpStream, target: u16, release: &'static str, fate: &Arc<Mutex<Fate>>) -> io::Result<()> {
+fn connect(client: TcpStream, target: u16, release: &[u8], fate: &Arc<Mutex<Fate>>) -> io::Result<()> {
     let server = TcpStream::connect(("127.0.0.1", target))?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     let (from, to, fate) = (client.try_clone()?, server.try_clone()?, fate.clone());
-    thread::spawn(move || requests(from, to, release.as_bytes(), &fate));
+    let release = release.to_vec();
+    thread::spawn(move || requests(from, to, &release, &fate));
     thread::spawn(move || replies(server, client));
     Ok(())
 }

@@ -185,6 +185,9 @@ fn print(rows: &[Row]) {
         let cells: Vec<String> = client.iter().map(|row| rate(&row.tally)).collect();
         println!("| {} | {} |", client[0].peer.name, cells.join(" | "));
     }
+    for client in rows.chunk_by(|a, b| a.peer.name == b.peer.name) {
+        println!("{}: {}", client[0].peer.name, client[0].peer.library);
+    }
 }
 
 /// What redleash promises must hold, and every cell must have been run. What the others do is reported, not judged.

@@ -1,5 +1,6 @@
 //! Who takes part, and how each is started.
 
+use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -27,7 +28,7 @@ pub struct Peer {
     /// How it writes a vote.
     pub vote: Vote,
     /// What every release on the wire contains and no acquisition does.
-    pub release: &'static str,
+    pub release: Cow<'static, str>,
     /// Why it cannot be asked to extend a lock.
     pub no_extension: Option<&'static str>,
     /// How many masters above a majority it wants.
@@ -48,24 +49,23 @@ const REDSYNC: Peer = Peer {
     program: Program::There { folder: "go-redsync", command: &["bin/go-redsync", "duel"] },
     arguments: &[],
     vote: Vote::Text,
-    release: "e950836ed1e694540c503ef9972b8de518044d3b",
+    release: Cow::Borrowed("e950836ed1e694540c503ef9972b8de518044d3b"),
     no_extension: None,
     fault_margin: 0,
 };
 
-const REDLEASH: Peer = Peer {
-    name: "redleash",
-    library: concat!("redleash ", env!("CARGO_PKG_VERSION"), " (Rust)"),
-    program: Program::Here,
-    arguments: &[],
-    vote: Vote::Redleash,
-    release: RELEASE_OF_REDLEASH,
-    no_extension: None,
-    fault_margin: 0,
-};
-
-/// The third argument of redleash's release: no minimum hold.
-const RELEASE_OF_REDLEASH: &str = "\r\n$1\r\n0\r\n";
+/// Its release is the hash of its script.
+fn redleash() -> Peer {
+    let script = redis::Script::new(include_str!("../../../src/scripts/release.lua"));
+    Peer {
+        name: "redleash",
+        library: concat!("redleash ", env!("CARGO_PKG_VERSION"), " (Rust)"),
+        program: Program::Here,
+        vote: Vote::Redleash,
+        release: Cow::Owned(script.get_hash().to_string()),
+        ..REDSYNC
+    }
+}
 
 /// All of them, in the order of the table.
 pub fn all() -> Vec<Peer> {
@@ -76,7 +76,7 @@ pub fn all() -> Vec<Peer> {
             name: "rslock",
             library: "rslock 0.10.0, redis 1.8.1 (Rust)",
             program: Program::There { folder: "rust-rslock", command: &["target/release/rust-rslock", "duel"] },
-            release: "daf86bbf8740dd3ca86733367a016364b2110627",
+            release: Cow::Borrowed("daf86bbf8740dd3ca86733367a016364b2110627"),
             ..REDSYNC
         },
         Peer {
@@ -87,7 +87,7 @@ pub fn all() -> Vec<Peer> {
                 command: &["java", "-cp", "target/classes:target/lib/*", "Duel"],
             },
             vote: Vote::Hash,
-            release: "redisson_unlock_latch",
+            release: Cow::Borrowed("redisson_unlock_latch"),
             no_extension: Some("no call extends a lock; the watchdog does"),
             ..REDSYNC
         },
@@ -95,19 +95,19 @@ pub fn all() -> Vec<Peer> {
             name: "node-redlock",
             library: "redlock 5.0.0-beta.2, ioredis 6.0.0 (Node)",
             program: Program::There { folder: "node-redlock", command: &["node", "duel.js"] },
-            release: "e4612211c9f8f51c257e26e056b0a654b3187242",
+            release: Cow::Borrowed("e4612211c9f8f51c257e26e056b0a654b3187242"),
             ..REDSYNC
         },
         Peer {
             name: "redlock-py",
             library: "redlock-py 1.0.8, redis 8.1.0 (Python)",
             program: Program::There { folder: "py-redlock", command: &[".venv/bin/python", "duel.py"] },
-            release: "redis.call(\"del\",KEYS[1])",
+            release: Cow::Borrowed("redis.call(\"del\",KEYS[1])"),
             no_extension: Some("it has no extension"),
             ..REDSYNC
         },
-        REDLEASH,
-        Peer { name: "redleash-f1", arguments: &["--fault-margin", "1"], fault_margin: 1, ..REDLEASH },
+        redleash(),
+        Peer { name: "redleash-f1", arguments: &["--fault-margin", "1"], fault_margin: 1, ..redleash() },
     ]
 }
 

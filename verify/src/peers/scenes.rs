@@ -164,7 +164,7 @@ impl Cell<'_> {
     fn reused_token(&mut self, names: usize, tally: &mut Tally) -> io::Result<()> {
         let masters = Masters::start(self.masters, self.shim)?;
         let slow = self.masters / 2;
-        let link = Link::to(masters.port(slow), self.peer.release)?;
+        let link = Link::to(masters.port(slow), &self.peer.release)?;
         let mut nodes = masters.nodes();
         nodes[slow] = format!("127.0.0.1:{}", link.port());
         let mut a = self.client(&nodes, TTL)?;
