@@ -118,11 +118,10 @@ impl Cell<'_> {
         }
     }
 
-    /// As many masters as A can do without, none of them `but`.
-    fn missed(&mut self, but: usize) -> Vec<usize> {
+    /// All masters but `quorum` of them; never `but`.
+    fn missed(&mut self, but: usize, quorum: usize) -> Vec<usize> {
         let mut others: Vec<usize> = (0..self.masters).filter(|master| *master != but).collect();
-        let spare = self.masters - self.peer.quorum(self.masters);
-        (0..spare).map(|_| others.swap_remove(self.seed.below(others.len()))).collect()
+        (0..self.masters - quorum).map(|_| others.swap_remove(self.seed.below(others.len()))).collect()
     }
 
     fn pause(&mut self, longest: Duration) {
@@ -138,11 +137,14 @@ impl Cell<'_> {
         let mut held = Vec::new();
         for i in 0..names {
             let name = format!("job-{i}");
-            let missed = self.missed(victim);
+            // With a fault margin A must not be granted on a bare majority: try that too, and count it if it is.
+            let bare = self.peer.fault_margin > 0 && self.seed.below(2) == 0;
+            let quorum = if bare { self.masters / 2 + 1 } else { self.peer.quorum(self.masters) };
+            let missed = self.missed(victim, quorum);
             for master in &missed {
                 masters.leave_vote(self.peer, *master, &name)?;
             }
-            match a.ask("acquire", &name)? {
+            match a.ask(if bare { "try" } else { "acquire" }, &name)? {
                 Answer { ok: true, .. } => held.push(name.clone()),
                 _ => tally.refused += 1,
             }
@@ -176,7 +178,7 @@ impl Cell<'_> {
         }
         for i in 0..names {
             let name = format!("job-{i}");
-            let missed = self.missed(slow);
+            let missed = self.missed(slow, self.peer.quorum(self.masters));
             let split = self.seed.below(2) == 0;
             let taken: Vec<usize> = (0..self.masters).filter(|master| !split || *master != slow).collect();
             for master in &taken {
