@@ -93,9 +93,8 @@ impl Cell<'_> {
             tally.note = Some(format!("not applicable: {why}"));
             return Ok(tally);
         }
-        let mut rounds = 0;
+        let mut in_vain = 0;
         while tally.acquisitions < self.acquisitions && tally.note.is_none() {
-            rounds += 1;
             let names = NAMES.min(self.acquisitions - tally.acquisitions);
             let before = tally.acquisitions;
             match self.scene {
@@ -104,7 +103,8 @@ impl Cell<'_> {
                 Scene::AliasMaster => self.alias(names, &mut tally)?,
                 Scene::LateExtend => self.late_extend(names, &mut tally)?,
             }
-            if tally.acquisitions == before && rounds > 3 {
+            in_vain = if tally.acquisitions > before { 0 } else { in_vain + 1 };
+            if in_vain > 5 {
                 break;
             }
         }
