@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "measures with its own clock and threads, as every peer does")]
 
-use redleash::{Client, Lock, LockGuard, Release};
+use redleash::{Client, Lock, LockGuard, Release, WatchdogMode};
 use std::error::Error;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
@@ -25,6 +25,9 @@ struct Job {
     span: Duration,
     awaited: bool,
     fenced: bool,
+    /// Whether the threads of this process may pass the lock on.
+    hand_over: bool,
+    shared: bool,
 }
 
 /// What one worker saw.
@@ -78,6 +81,8 @@ impl Job {
             span: Duration::from_secs(3),
             awaited: true,
             fenced: false,
+            hand_over: true,
+            shared: false,
         };
         while let Some(name) = args.next() {
             if name == "--fenced" {
@@ -91,6 +96,8 @@ impl Job {
                 "--threads" => job.threads = value.parse::<usize>()?.max(1),
                 "--seconds" => job.span = Duration::try_from_secs_f64(value.parse()?)?,
                 "--locks" => job.locks = value.parse()?,
+                "--hand-over" if value == "on" || value == "off" => job.hand_over = value == "on",
+                "--watchdog" if value == "shared" || value == "per-lock" => job.shared = value == "shared",
                 "--release" if value == "await" || value == "drop" => job.awaited = value == "await",
                 _ => return Err(format!("unknown argument {name} {value}").into()),
             }
@@ -100,7 +107,14 @@ impl Job {
 
     fn client(&self) -> Outcome<Client> {
         let ttl = if self.scenario == "hold" { HOLD_TTL } else { TTL };
-        Ok(Client::builder().nodes(self.nodes.iter().cloned()).ttl(ttl).build()?)
+        let mut builder = Client::builder().nodes(self.nodes.iter().cloned()).ttl(ttl);
+        if !self.hand_over {
+            builder = builder.hand_over(Duration::ZERO);
+        }
+        if self.shared {
+            builder = builder.watchdog(WatchdogMode::Shared);
+        }
+        Ok(builder.build()?)
     }
 
     fn lock(&self, client: &Client, name: &str) -> Lock {
@@ -276,9 +290,11 @@ fn report(job: &Job, run: Run) -> String {
     };
     let (ops, seconds) = (latencies.len(), run.took.as_secs_f64());
     let mut notes = format!(
-        "release {}, {}, watchdog; returns at a majority",
+        "release {}, {}, {}, {}; returns at a majority",
         if job.awaited { "awaited" } else { "written by drop" },
         if job.fenced { "fenced" } else { "not fenced" },
+        if job.hand_over { "hand-over on" } else { "hand-over off" },
+        if job.shared { "one watchdog" } else { "a watchdog per lock" },
     );
     let mut extra = String::new();
     match run.lost {
@@ -295,13 +311,14 @@ fn report(job: &Job, run: Run) -> String {
         notes += &format!("; unconfirmed={unconfirmed}");
     }
     format!(
-        r#"{{"peer":"redleash","scenario":"{}","nodes":{},"threads":{},"ops":{ops},"ops_per_s":{:.1},"p50_us":{:.1},"p99_us":{:.1},"max_us":{:.1},"errors":{errors}{extra},"notes":"{notes}"}}"#,
+        r#"{{"peer":"redleash","scenario":"{}","nodes":{},"threads":{},"ops":{ops},"ops_per_s":{:.1},"p50_us":{:.1},"p99_us":{:.1},"p999_us":{:.1},"max_us":{:.1},"errors":{errors}{extra},"notes":"{notes}"}}"#,
         job.scenario,
         job.nodes.len(),
         job.threads,
         ops as f64 / seconds,
         at(0.5),
         at(0.99),
+        at(0.999),
         at(1.0),
     )
 }
