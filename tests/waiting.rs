@@ -73,6 +73,27 @@ fn a_release_wakes_a_waiter_of_another_client() {
 }
 
 #[test]
+fn a_waiter_that_has_just_come_is_told_soon_though_the_releaser_might_have_come_back() {
+    let Some(cluster) = masters(3) else { return };
+    let (holder, other) = (settled(&cluster), client(&cluster));
+    for _ in 0..20 {
+        let guard = holder.lock("young").acquire().unwrap();
+        let waiting = waiter(&other, "young", lazy());
+        all_wait_for(&cluster, "young", 3);
+        // As if it had waited for no time at all, by the masters' clocks.
+        for master in cluster.iter() {
+            let time = master.command(&["TIME"]).unwrap();
+            let now = [0, 1].map(|k| time.items()[k].text().unwrap().parse::<u64>().unwrap());
+            let word = format!("1:{}", now[0] * 1_000_000 + now[1]);
+            master.command(&["SET", &waiters_key("young"), &word, "PX", "60000"]).unwrap();
+        }
+        drop(guard);
+        eventually("the waiter has had it", || waiting.is_finished());
+        waiting.join().unwrap().unwrap();
+    }
+}
+
+#[test]
 fn a_dropped_guard_wakes_a_waiter_too() {
     let Some(cluster) = masters(3) else { return };
     let (holder, other) = (settled(&cluster), client(&cluster));
@@ -163,7 +184,7 @@ fn a_flood_of_forged_messages_causes_few_attempts() {
     for (master, before) in cluster.iter().zip(before) {
         let attempts = calls(master, "eval") + calls(master, "evalsha") - before;
         // Each attempt is undone: two scripts, and a renewal may come in between.
-        assert!(attempts <= 2 * 16 + 8, "{attempts} scripts");
+        assert!(attempts <= 2 * 64 + 8, "{attempts} scripts");
     }
     assert!(!waiting.is_finished());
     drop(guard);

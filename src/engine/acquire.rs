@@ -7,7 +7,7 @@ use super::held::Held;
 use super::queue::{Entered, Place};
 use super::rounds::Finished;
 use super::settings::Terms;
-use super::waiting::{Patience, Waiting};
+use super::waiting::{Patience, Paused, Waiting};
 use crate::protocol::acquire::Plan;
 use crate::protocol::{Acquire, Command, End, Judgement, Keys, Mono, Operation, Owner, Step, Token, Wait, validity};
 use crate::sys::{clock, entropy};
@@ -96,8 +96,10 @@ fn contend(
                 }
             },
             Step::Sleep(at) => {
-                if !waiting.pause(at, patience)? {
-                    return Ok(None);
+                match waiting.pause(at, patience)? {
+                    Paused::Through => {}
+                    Paused::Woken => machine.was_woken(),
+                    Paused::GivenUp => return Ok(None),
                 }
                 machine.after_pause(clock::now())
             }

@@ -8,6 +8,7 @@ use super::rounds::Finished;
 use super::settings::Terms;
 use crate::protocol::{Answer, Command, Judgement, Keys, Mono, Operation, Owner, Token, validity};
 use crate::sys::{clock, entropy};
+use crate::wire::op::Op;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +18,16 @@ fn nobody() -> Arc<Owner> {
 }
 
 impl Engine {
+    /// Tells those who wait elsewhere for a lock that was released here and not taken again, on the timer thread.
+    pub(crate) fn tell_due(&self, keys: Arc<Keys>) {
+        if self.queues.tell_now(&keys.name) {
+            let quorum = self.settings.quorum;
+            let command = Command { keys, owner: nobody(), operation: Operation::Tell, nonce: 0 };
+            let lane = self.lane(&command.keys).clone();
+            lane.post(Arc::new(Op::new(command, quorum, quorum.all(), false)));
+        }
+    }
+
     /// Asks all masters; waits for each that is not known to be down.
     pub(crate) fn ask_all(&self, keys: Arc<Keys>, operation: Operation) -> Result<Finished, Error> {
         self.usable()?;

@@ -49,12 +49,14 @@ struct Line {
     outage: bool,
     /// Others waited elsewhere when we released: leave the lock alone until then.
     yield_until: Mono,
+    /// Somebody elsewhere is to be told soon, unless the lock is taken here again.
+    tell_due: bool,
     waiters: VecDeque<Arc<Waiter>>,
 }
 
 impl Line {
     fn is_idle(&self, now: Mono) -> bool {
-        !self.occupied && self.waiters.is_empty() && self.yield_until <= now
+        !self.occupied && !self.tell_due && self.waiters.is_empty() && self.yield_until <= now
     }
 }
 
@@ -178,6 +180,20 @@ impl Queues {
         }
     }
 
+    /// Notes that somebody elsewhere is to be told; true if nobody has noted it before.
+    pub(crate) fn tell_later(&self, name: &Arc<str>) -> bool {
+        let mut shard = self.shard(name).lock();
+        !shard.closed && !std::mem::replace(&mut shard.lines.entry(name.clone()).or_default().tell_due, true)
+    }
+
+    /// Takes the note back; whether nobody here has the lock or wants it, so that somebody elsewhere is to be told now.
+    pub(crate) fn tell_now(&self, name: &Arc<str>) -> bool {
+        let mut shard = self.shard(name).lock();
+        let Some(line) = shard.lines.get_mut(name) else { return false };
+        line.tell_due = false;
+        !line.occupied
+    }
+
     /// How many threads wait in a line.
     pub(crate) fn in_line(&self, name: &str) -> usize {
         self.shard(name).lock().lines.get(name).map_or(0, |line| line.waiters.len())
@@ -257,7 +273,7 @@ impl Drop for Place {
         if next.is_none() {
             line.occupied = false;
             line.outage = false;
-            if line.yield_until == Mono::ZERO {
+            if line.yield_until == Mono::ZERO && !line.tell_due {
                 entry.remove();
             }
         }

@@ -2,7 +2,7 @@
 
 use super::core::Engine;
 use super::held::Held;
-use crate::protocol::Mono;
+use crate::protocol::{Keys, Mono};
 use crate::sys::clock;
 use crate::sys::sync::Mutex;
 use crate::sys::thread::Threads;
@@ -23,6 +23,8 @@ pub(crate) enum Event {
     Connect(usize),
     /// Connections may have been closed while they were idle.
     Sweep,
+    /// Somebody waits elsewhere for a lock that was released here.
+    Tell(Arc<Keys>),
 }
 
 /// An entry of the timer, to take it out again.
@@ -124,6 +126,11 @@ fn handle(engine: &Weak<Engine>, event: Event) {
         Event::Connect(i) => {
             if let Some(engine) = engine.upgrade() {
                 engine.connect(i);
+            }
+        }
+        Event::Tell(keys) => {
+            if let Some(engine) = engine.upgrade() {
+                engine.tell_due(keys);
             }
         }
         Event::Sweep => {

@@ -48,6 +48,17 @@ impl<'a> Patience<'a> {
     }
 }
 
+/// How a pause ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Paused {
+    /// It is over.
+    Through,
+    /// Early: the lock may be free.
+    Woken,
+    /// The caller does not want to go on.
+    GivenUp,
+}
+
 /// The waiting of one call.
 pub(crate) struct Waiting<'a> {
     engine: &'a Arc<Engine>,
@@ -83,27 +94,28 @@ impl<'a> Waiting<'a> {
         }
     }
 
-    /// Pauses until `at`, or until a release is heard of; false if the caller does not want to go on.
-    pub(crate) fn pause(&mut self, at: Mono, patience: &mut Patience<'_>) -> Result<bool, Error> {
+    /// Pauses until `at`, or until a release is heard of.
+    pub(crate) fn pause(&mut self, at: Mono, patience: &mut Patience<'_>) -> Result<Paused, Error> {
         let ear = self.listening.as_ref().filter(|_| self.refused.is_some()).map(|listening| &listening.ear);
         // A release before the subscription was heard by nobody: subscribe, try again, then wait.
         if ear.is_some() && !self.asked {
             self.engine.usable()?;
-            return Ok(patience.goes_on());
+            return Ok(if patience.goes_on() { Paused::Woken } else { Paused::GivenUp });
         }
+        let poll = at;
         let at = match (ear, self.refused) {
-            (Some(ear), Some(took)) => ear.wakeup(|w| w.refused(took, clock::now(), at, entropy::bits())),
-            _ => at,
+            (Some(ear), Some(took)) => ear.wakeup(|w| w.refused(took, clock::now(), poll, entropy::bits())),
+            _ => poll,
         };
         loop {
             self.engine.usable()?;
             if !patience.goes_on() {
-                return Ok(false);
+                return Ok(Paused::GivenUp);
             }
             let now = clock::now();
             let due = ear.map_or(Mono::NEVER, |ear| ear.wakeup(|w| w.due())).min(at);
             if now >= due {
-                return Ok(true);
+                return Ok(if now >= poll { Paused::Through } else { Paused::Woken });
             }
             let longest = due.since(now).min(patience.look());
             match ear {

@@ -102,6 +102,12 @@ impl Acquire {
         self.pauses
     }
 
+    /// The last pause ended early, because the lock was said to be free: it was none of a waiter that polls in vain, and the
+    /// next one is not longer for it.
+    pub fn was_woken(&mut self) {
+        self.pauses = self.pauses.saturating_sub(1);
+    }
+
     /// The step after a pause.
     pub fn after_pause(&self, now: Mono) -> Step {
         match self.plan.wait {

@@ -77,6 +77,8 @@ pub enum Operation {
     Fence(u64),
     /// Lift the fencing counter to at least this while our key is there.
     WriteBack(u64),
+    /// Tell those who wait that the lock is free, if it still is.
+    Tell,
     /// Ask whether our key is there.
     Verify,
     /// Ask who holds the lock.
@@ -119,6 +121,7 @@ impl Operation {
             Operation::Blank => 9,
             Operation::Init => 10,
             Operation::ExtendMany { .. } => 11,
+            Operation::Tell => 12,
         }
     }
 
@@ -129,6 +132,7 @@ impl Operation {
             | Operation::Revoke { .. }
             | Operation::Blank
             | Operation::Init
+            | Operation::Tell
             | Operation::ExtendMany { .. } => Rule::All,
             _ => Rule::Quorum,
         }

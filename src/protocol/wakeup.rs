@@ -9,7 +9,10 @@ use super::time::Mono;
 use std::time::Duration;
 
 /// How many attempts messages may cause in one wait, beyond one for each poll.
-pub const CREDIT: u32 = 16;
+pub const CREDIT: u32 = 64;
+/// How long somebody must have waited to be told at once by whoever releases; who comes back sooner than that may take the
+/// lock again, so that processes take turns of some length and do not change places at every release.
+pub const PATIENCE: Duration = Duration::from_millis(3);
 /// How far apart the first attempts of several waiters should be.
 const SPACING: Duration = Duration::from_micros(150);
 /// How long a waiter that lost a race lets the winner work, per waiter.
@@ -76,7 +79,7 @@ impl Wakeup {
             Some((_, waiters)) => {
                 self.in_turn = true;
                 let turn = (TURN * u32::try_from(waiters).unwrap_or(u32::MAX).min(1_000)).min(LONGEST_TURN);
-                poll.min(now.plus(between(turn * 3 / 4, turn * 5 / 4, random)))
+                poll.min(now.plus(between(turn * 7 / 8, turn * 9 / 8, random)))
             }
             None => {
                 self.credit = (self.credit + u32::from(self.by_poll)).min(CREDIT);

@@ -1,5 +1,5 @@
 -- acquire: writes our value if the key is absent. After generation.lua.
--- KEYS: 5 how many wait.
+-- KEYS: 5 who waits: how many said so, and since when.
 -- ARGV: 7 life of the key in ms, 8 proposal for the fencing counter in us ('' = not asked for), 9 how long to leave word
 -- that somebody waits, in ms, if the key is another's ('0' = not).
 -- Reply: {1, generation to cache, counter or ''}, or as in generation.lua.
@@ -9,7 +9,12 @@ local cur, bad = holder()
 if bad then return bad end
 if cur == ARGV[1] then return {0, -9} end
 if cur then
-  if ARGV[9] ~= '0' and type(redis.pcall('INCR', KEYS[5])) == 'number' then redis.call('PEXPIRE', KEYS[5], ARGV[9]) end
+  if ARGV[9] ~= '0' then
+    local word, n, since = redis.pcall('GET', KEYS[5]), nil, nil
+    if type(word) == 'string' then n, since = string.match(word, '^(%d+):(%d+)$') end
+    word = string.format('%.0f:%.0f', (tonumber(n) or 0) + 1, tonumber(since) or now_us())
+    redis.pcall('SET', KEYS[5], word, 'PX', ARGV[9])
+  end
   return {0, redis.call('PTTL', KEYS[1])}
 end
 local c = ''

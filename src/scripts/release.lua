@@ -1,7 +1,7 @@
 -- release: deletes our key and tells those who wait, or lets it live on for a while (the minimum hold).
--- KEYS: 1 lock, 2 how many wait. ARGV: 1 our value on this master, 2 how long the key stays in ms ('0' = not),
--- 3 the channel on which to tell ('' = not).
--- Reply: 1 done, 2 done and told, -1 absent, -2 held by another.
+-- KEYS: 1 lock, 2 who waits. ARGV: 1 our value on this master, 2 how long the key stays in ms ('0' = not),
+-- 3 the channel on which to tell ('' = not), 4 how long somebody must have waited to be told at once, in us.
+-- Reply: 1 done, 2 done and told, 3 done but nobody has waited for so long yet, -1 absent, -2 held by another.
 local cur = redis.pcall('GET', KEYS[1])
 if cur ~= ARGV[1] then return cur and -2 or -1 end
 if ARGV[2] ~= '0' then
@@ -12,6 +12,10 @@ redis.call('DEL', KEYS[1])
 -- whoever may not read the word, delete it or publish still releases
 local word = ARGV[3] ~= '' and redis.pcall('GET', KEYS[2])
 if type(word) ~= 'string' then return 1 end
+local n, since = string.match(word, '^(%d+):(%d+)$')
+local t = redis.call('TIME')
+local waited = t[1] * 1000000 + t[2] - (tonumber(since) or 0)
+if waited >= 0 and waited < tonumber(ARGV[4]) then return 3 end
 redis.pcall('DEL', KEYS[2])
-redis.pcall('PUBLISH', ARGV[3], word)
+redis.pcall('PUBLISH', ARGV[3], n or '1')
 return 2

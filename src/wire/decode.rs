@@ -167,19 +167,22 @@ pub(crate) fn script(operation: &Operation, value: &Value) -> Decoded {
         return refused(e);
     }
     let decoded = match (operation, value) {
+        (Operation::Tell, Value::Int(_)) => Some(Answer::Yes(None).into()),
         (Operation::Release { .. }, Value::Int(n)) => Some(released(*n).into()),
         (Operation::Status, Value::Array(items)) => view(items).map(|v| Answer::View(Box::new(v)).into()),
         (Operation::Blank, Value::Array(items)) => blank(items).map(Decoded::from),
         (Operation::Init, Value::Array(items)) if items.len() == 2 => blank(items).map(Decoded::from),
-        (Operation::Release { .. } | Operation::Status | Operation::Blank, _) => None,
+        (Operation::Release { .. } | Operation::Tell | Operation::Status | Operation::Blank, _) => None,
         (_, Value::Array(items)) => vote(operation, items),
         _ => None,
     };
     decoded.unwrap_or_else(|| NONSENSE.into())
 }
 
-/// What a release answers that found somebody waiting.
+/// What a release answers that told somebody who waited.
 pub(super) const RELEASED_AND_TOLD: u64 = 2;
+/// What a release answers that found somebody who has not waited for long.
+pub(super) const RELEASED_NOT_TOLD: u64 = 3;
 
 fn released(n: i64) -> Answer {
     match n {

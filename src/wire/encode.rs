@@ -4,6 +4,7 @@ use super::scripts::SCRIPTS;
 use crate::protocol::generation::Deployment;
 use crate::protocol::owner::REVOKED;
 use crate::protocol::time::millis_up;
+use crate::protocol::wakeup::PATIENCE;
 use crate::protocol::{Command, Operation};
 use redis::Cmd;
 use std::sync::Arc;
@@ -62,7 +63,10 @@ impl Encoder {
             Operation::Release { keep, tell } => {
                 command.owner.write_value(peer.index, value);
                 cmd.arg(2).arg(&keys.lock).arg(&keys.waiters).arg(&*value).arg(millis_up(*keep));
-                cmd.arg(if *tell { &*keys.channel } else { "" });
+                cmd.arg(if *tell { &*keys.channel } else { "" }).arg(PATIENCE.as_micros() as u64);
+            }
+            Operation::Tell => {
+                cmd.arg(2).arg(&keys.lock).arg(&keys.waiters).arg(&keys.channel);
             }
             Operation::Status => {
                 cmd.arg(3).arg(&keys.lock).arg(&keys.fence).arg(&keys.generation);

@@ -5,7 +5,7 @@
 
 use super::Pooled;
 use super::conversation::{Entry, Outgoing};
-use super::decode::RELEASED_AND_TOLD;
+use super::decode::{RELEASED_AND_TOLD, RELEASED_NOT_TOLD};
 use super::encode::{Encoder, Peer};
 use super::link::Link;
 use super::op::Op;
@@ -29,8 +29,8 @@ pub(crate) trait Hooks: Send + Sync {
     fn connection_lost(&self, i: usize);
     /// The release in `op` may not have reached master `i`.
     fn undelivered(&self, i: usize, op: &Arc<Op>);
-    /// The release in `op` found that somebody waits, and told him.
-    fn others_wait(&self, op: &Arc<Op>);
+    /// The release in `op` found that somebody waits; whether it told him.
+    fn others_wait(&self, op: &Arc<Op>, told: bool);
     /// Replies may come that nobody waits for: see to it that they are read.
     fn unattended(&self, lane: usize);
     /// Why master `i` cannot be reached.
@@ -364,7 +364,8 @@ impl Lane {
         if op.command.operation.is_release() {
             match answer {
                 Answer::Failed(_) => self.hooks.undelivered(i, op),
-                Answer::Yes(Some(RELEASED_AND_TOLD)) => self.hooks.others_wait(op),
+                Answer::Yes(Some(RELEASED_AND_TOLD)) => self.hooks.others_wait(op, true),
+                Answer::Yes(Some(RELEASED_NOT_TOLD)) => self.hooks.others_wait(op, false),
                 _ => {}
             }
         }

@@ -4,6 +4,7 @@ use super::scripts::SCRIPTS;
 use crate::protocol::command::Form;
 use crate::protocol::owner::index_digit;
 use crate::protocol::time::millis_up;
+use crate::protocol::wakeup::PATIENCE;
 use crate::protocol::{Command, Operation};
 use redis::Cmd;
 
@@ -38,6 +39,7 @@ impl Packed {
                 let script = SCRIPTS.of(&command.operation);
                 cmd.arg("EVALSHA").arg(&script.sha).arg(2).arg(&keys.lock).arg(&keys.waiters).arg(&value);
                 cmd.arg(millis_up(*keep)).arg(if *tell { &*keys.channel } else { "" });
+                cmd.arg(PATIENCE.as_micros() as u64);
                 cmd.write_packed_command(&mut bytes);
                 bytes.len()
             }

@@ -17,6 +17,7 @@ fn operations() -> Vec<Operation> {
         Operation::Fence(7),
         Operation::WriteBack(7),
         Operation::Verify,
+        Operation::Tell,
         Operation::Status,
         Operation::Revoke { now: false },
         Operation::Blank,
@@ -37,6 +38,7 @@ fn what_asks_each_master_for_itself_waits_for_all_and_what_votes_for_a_quorum() 
         let for_all = matches!(
             operation,
             Operation::Status
+                | Operation::Tell
                 | Operation::Revoke { .. }
                 | Operation::Blank
                 | Operation::Init

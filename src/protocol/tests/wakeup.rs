@@ -63,7 +63,7 @@ fn what_is_heard_during_an_attempt_counts() {
 
 #[test]
 fn after_a_lost_race_the_winner_has_its_turn_before_word_is_left_again() {
-    for (waiters, least, most) in [(2, 1_500, 2_500), (8, 6_000, 10_000), (500, 7_500, 12_500)] {
+    for (waiters, least, most) in [(2, 1_750, 2_250), (8, 7_000, 9_000), (500, 8_750, 11_250)] {
         for random in [0, 1 << 63, u64::MAX] {
             let mut wakeup = waiting(three());
             wakeup.on_message(0, waiters, at(100), 0);
