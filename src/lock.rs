@@ -27,7 +27,10 @@ use std::time::{Duration, Instant};
 ///
 /// # Fairness
 ///
-/// None: whoever asks at the right moment gets the lock. Waiting callers pause for a random time that grows.
+/// Threads of one client get the lock in the order in which they asked; one of them contends, the others stand in line.
+/// Between clients there is no order, but turns: a release wakes those who wait elsewhere, who has waited longest tries
+/// first, and a client that released while others waited steps back for about a millisecond. Calls with
+/// [`Options::tries`] stand in no line.
 ///
 /// # Cost
 ///
@@ -97,7 +100,8 @@ impl Lock {
         }
     }
 
-    /// Takes the lock if it is free; `None` if another holds it, or as many masters as matter are split among others.
+    /// Takes the lock if it is free; `None` if another holds it, or as many masters as matter are split among others. While a
+    /// thread of this client holds it, no master is asked.
     pub fn try_acquire(&self) -> Result<Option<LockGuard>, Error> {
         Ok(self.held(&mut Patience::new(Wait::Once))?.map(LockGuard::new))
     }

@@ -7,12 +7,12 @@
 
 mod support;
 
-use redleash::{Error, Release};
+use redleash::{Error, Options, Release, Retry};
 use support::servers::{Cluster, Server};
 use support::{builder, client, eventually, masters, no_keys_left, secs, settled, value};
 
 /// The rights that the documentation names.
-const RIGHTS: &str = "resetkeys resetchannels -@all ~rl:* &rl:* +eval +evalsha +get +set +del +exists +pexpire +pttl +time \
+const RIGHTS: &str = "resetkeys resetchannels -@all ~rl:* &rl:* +eval +evalsha +get +set +del +pexpire +pttl +time \
                       +mget +type +publish +subscribe +unsubscribe +ping";
 
 fn allow(master: &Server, rights: &str) {
@@ -44,6 +44,16 @@ fn a_whole_life(masters: &Cluster) {
         support::servers::wait_until(support::ms(50), || guard.margin() == 1)
     });
     drop(limited.lock("fenced").fenced(true).acquire().unwrap());
+    // Who may publish and subscribe is woken: the poll of this waiter is rare.
+    let rare = Retry::Backoff { min: secs(50), max: secs(50), cap: secs(50) };
+    let waiter = builder(urls(masters)).build().unwrap().lock("wake").options(Options::new().retry(rare));
+    let guard = limited.lock("wake").acquire().unwrap();
+    let waiting = std::thread::spawn(move || waiter.acquire().map(drop));
+    let word = |m: &Server| !m.command(&["GET", "rl:W:{wake}"]).unwrap().is_nil();
+    eventually("the waiter has left word", || masters.iter().all(word));
+    drop(guard);
+    eventually("the waiter has had it", || waiting.is_finished());
+    waiting.join().unwrap().unwrap();
     let guard = limited.lock("y").acquire().unwrap();
     assert_eq!(limited.force_release("y").unwrap().masters, 3);
     drop(guard);

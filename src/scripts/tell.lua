@@ -1,7 +1,7 @@
 -- tell: tells those who wait that the lock is free, if it still is. KEYS: 1 lock, 2 who waits. ARGV: 1 the channel.
 -- Reply: 1 told, 0 nobody to tell or the lock is taken.
 local word = redis.pcall('GET', KEYS[2])
-if type(word) ~= 'string' or redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
+if type(word) ~= 'string' or redis.pcall('GET', KEYS[1]) then return 0 end
 redis.pcall('DEL', KEYS[2])
 redis.pcall('PUBLISH', ARGV[1], string.match(word, '^%d*'))
 return 1
