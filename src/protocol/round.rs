@@ -342,8 +342,8 @@ impl Round {
         if self.gone() {
             return Judgement::Missing;
         }
-        let held = self.count(|a| matches!(a, Answer::Held(_)));
-        if held > 0 && self.quorum.reached(self.yes() + held) {
+        // Yes alone is no quorum here, so others hold some.
+        if self.quorum.reached(self.yes() + self.count(|a| matches!(a, Answer::Held(_)))) {
             return Judgement::Split;
         }
         Judgement::NoQuorum

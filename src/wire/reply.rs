@@ -1,6 +1,6 @@
 //! Replies cut out of a stream of bytes, under limits: a master that talks nonsense costs neither memory nor a wrong vote.
 //!
-//! A reply is measured first and read only when it is there as a whole. `redis::Parser` builds what it reads on the way, for
+//! A reply that is not there as a whole is measured, and read when it is. `redis::Parser` builds what it reads on the way, for
 //! as many values as the bytes announce: 1.7 KB made 22 MB.
 
 pub(crate) use redis::Value;
@@ -65,22 +65,39 @@ impl Replies {
         stop
     }
 
+    /// The reply at the beginning of `bytes` and what follows it, if it is whole and nothing of it was measured before: the
+    /// usual case, without looking twice.
+    fn glance<'a>(&self, bytes: &'a [u8]) -> Option<(Value, &'a [u8])> {
+        if self.frame.at > 0 {
+            return None;
+        }
+        read(bytes, &mut Frame::default()).filter(|(_, rest)| bytes.len() - rest.len() <= CAP)
+    }
+
     /// Reads what is complete in `bytes`, which begin with a reply; how many bytes that was.
     fn cut(&mut self, bytes: &[u8], mut each: impl FnMut(Value) -> bool) -> (usize, Stop) {
         let mut used = 0;
         loop {
             let left = &bytes[used..];
-            let len = match self.frame.measure(left) {
-                Ok(Some(len)) => len,
-                Ok(None) => return (used, Stop::Hungry),
-                Err(Nonsense) => return (used, Stop::Nonsense),
+            if left.is_empty() {
+                return (used, Stop::Hungry);
+            }
+            let (value, rest) = match self.glance(left) {
+                Some(reply) => reply,
+                None => match self.frame.measure(left) {
+                    Ok(None) => return (used, Stop::Hungry),
+                    Ok(Some(len)) => match read(&left[..len], &mut Frame::default()) {
+                        Some((value, [])) => (value, &left[len..]),
+                        _ => return (used, Stop::Nonsense),
+                    },
+                    Err(Nonsense) => return (used, Stop::Nonsense),
+                },
             };
             self.frame = Frame::default();
-            let Some((value, [])) = read(&left[..len]) else { return (used, Stop::Nonsense) };
             if !each(value) {
                 return (used, Stop::Nonsense);
             }
-            used += len;
+            used = bytes.len() - rest.len();
         }
     }
 }
@@ -121,6 +138,14 @@ impl Default for Frame {
 }
 
 impl Frame {
+    /// Counts an array; how many items it has.
+    fn array(&mut self, line: &[u8]) -> Result<Option<usize>, Nonsense> {
+        let items = count(line, VALUES)?;
+        self.values += items.unwrap_or(0);
+        self.arrays += 1;
+        if self.values > VALUES || self.arrays > ARRAYS { Err(Nonsense) } else { Ok(items) }
+    }
+
     /// The length of the reply at the beginning of `bytes`, which begin as they did in the call before; `None` if it is not
     /// there as a whole.
     fn measure(&mut self, bytes: &[u8]) -> Result<Option<usize>, Nonsense> {
@@ -143,13 +168,7 @@ impl Frame {
                     }
                 }
                 b'*' => {
-                    let items = count(line, VALUES)?.unwrap_or(0);
-                    self.owed += items;
-                    self.values += items;
-                    self.arrays += 1;
-                    if self.values > VALUES || self.arrays > ARRAYS {
-                        return Err(Nonsense);
-                    }
+                    self.owed += self.array(line)?.unwrap_or(0);
                 }
                 _ => return Err(Nonsense),
             }
@@ -170,11 +189,22 @@ type Line<'a> = (u8, &'a [u8], &'a [u8]);
 
 /// The line at the beginning of `bytes`; `None` if it is not complete.
 fn line(bytes: &[u8]) -> Result<Option<Line<'_>>, Nonsense> {
-    let Some(end) = bytes.windows(2).take(LINE + 1).position(|w| w == b"\r\n") else {
+    let Some(end) = line_end(&bytes[..bytes.len().min(LINE + 2)]) else {
         return if bytes.len() > LINE + 1 { Err(Nonsense) } else { Ok(None) };
     };
     let (kind, line) = bytes[..end].split_first().ok_or(Nonsense)?;
     Ok(Some((*kind, line, &bytes[end + 2..])))
+}
+
+fn line_end(bytes: &[u8]) -> Option<usize> {
+    let mut from = 0;
+    loop {
+        let at = from + bytes[from..].iter().position(|b| *b == b'\r')?;
+        match bytes.get(at + 1)? {
+            b'\n' => return Some(at),
+            _ => from = at + 1,
+        }
+    }
 }
 
 /// A length of at most `limit`; `None` for -1, which stands for nil.
@@ -189,8 +219,8 @@ fn number(line: &[u8]) -> Option<i64> {
     std::str::from_utf8(line).ok()?.parse().ok()
 }
 
-/// The reply at the beginning of `bytes`, which were measured, and what follows it.
-fn read(bytes: &[u8]) -> Option<(Value, &[u8])> {
+/// The reply at the beginning of `bytes` and what follows it, if it is whole and within the limits of `frame`'s counts.
+fn read<'a>(bytes: &'a [u8], frame: &mut Frame) -> Option<(Value, &'a [u8])> {
     let (kind, text, rest) = line(bytes).ok()??;
     let value = match kind {
         b'+' if text == b"OK" => Value::Okay,
@@ -198,22 +228,26 @@ fn read(bytes: &[u8]) -> Option<(Value, &[u8])> {
         // The kinds of errors are known there.
         b'-' => parse_redis_value(&bytes[..bytes.len() - rest.len()]).ok()?,
         b':' => Value::Int(number(text)?),
-        _ => match count(text, CAP).ok()? {
+        b'$' => match count(text, CAP).ok()? {
             None => Value::Nil,
-            Some(len) if kind == b'$' => {
+            Some(len) => {
                 let (text, rest) = rest.split_at_checked(len)?;
                 return Some((Value::BulkString(text.to_vec()), rest.strip_prefix(b"\r\n")?));
             }
-            Some(items) => return read_items(items, rest),
         },
+        b'*' => match frame.array(text).ok()? {
+            None => Value::Nil,
+            Some(items) => return read_items(items, rest, frame),
+        },
+        _ => return None,
     };
     Some((value, rest))
 }
 
-fn read_items(count: usize, mut rest: &[u8]) -> Option<(Value, &[u8])> {
+fn read_items<'a>(count: usize, mut rest: &'a [u8], frame: &mut Frame) -> Option<(Value, &'a [u8])> {
     let mut items = Vec::with_capacity(count);
     for _ in 0..count {
-        let (item, after) = read(rest)?;
+        let (item, after) = read(rest, frame)?;
         items.push(item);
         rest = after;
     }

@@ -398,3 +398,22 @@ fn a_round_knows_whether_it_may_be_sent_again() {
     round.close();
     assert!(!round.is_open());
 }
+
+#[test]
+fn a_master_is_awaited_until_it_answers_or_is_given_up_and_no_other_is_touched() {
+    for quorum in quorums(5) {
+        let n = quorum.masters();
+        for answered in 0..1_usize << n {
+            let mut round = Round::new(quorum, Rule::All);
+            let has = |i: usize| answered >> i & 1 == 1;
+            for i in (0..n).filter(|i| has(*i)) {
+                if i % 2 == 0 {
+                    round.on_answer(i, Answer::Yes(None), at(1));
+                } else {
+                    round.do_not_await(i);
+                }
+            }
+            (0..n).for_each(|i| assert_eq!(round.awaits(i), !has(i), "{i} of {n}, {answered:b}"));
+        }
+    }
+}
