@@ -417,3 +417,18 @@ fn a_master_is_awaited_until_it_answers_or_is_given_up_and_no_other_is_touched()
         }
     }
 }
+
+#[test]
+fn a_command_is_sent_again_only_while_its_round_is_open_and_undecided() {
+    for (decided, closed) in [(false, false), (false, true), (true, false), (true, true)] {
+        let mut round = Round::new(Quorum::new(1, 0).unwrap(), Rule::Quorum);
+        if decided {
+            round.on_answer(0, Answer::Yes(None), at(1));
+        }
+        if closed {
+            round.close();
+        }
+        assert_eq!(round.may_be_sent_again(), !decided && !closed, "decided {decided}, closed {closed}");
+        assert_eq!((round.is_decided(), round.is_open()), (decided, !closed));
+    }
+}
