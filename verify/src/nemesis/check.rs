@@ -175,9 +175,9 @@ impl History {
                     fenced.lost, fenced.accepted
                 ));
             }
-            if free.stale_writes[1] > 0 {
-                let writes = free.stale_writes[1];
-                found.push(format!("commands wrote {writes} times over updates of a later holder of n{name}"));
+            if free.late_writes[1] > 0 {
+                let writes = free.late_writes[1];
+                found.push(format!("commands wrote {writes} times to n{name} when a later holder had begun"));
             }
         }
         match self.cleared {
@@ -217,6 +217,7 @@ impl History {
 
 #[cfg(test)]
 mod tests {
+    use super::super::register::Account;
     use super::*;
 
     fn hold(name: usize, from: u64, until: u64, token: u64) -> Hold {
@@ -243,6 +244,74 @@ mod tests {
         assert_eq!(overlaps(&[first.clone(), hold(0, 20, 30, 2)]).len(), 1);
         first.lost = Some((15, "Taken".into()));
         assert!(overlaps(&[first, hold(0, 20, 30, 2)]).is_empty());
+    }
+
+    /// Three good holds and a late write of the first holder; everything that had to happen did.
+    fn sound() -> History {
+        let setup = Setup { masters: 3, margin: 0, seed: 1, redleash: None, no_quarantine: false };
+        let second = 1_000_000_000;
+        let mut holds = vec![
+            hold(0, second, 2 * second, 1),
+            hold(0, 3 * second, 4 * second, 2),
+            hold(0, 6 * second, 7 * second, 3),
+        ];
+        holds[0].lost = Some((2 * second, "Expired".into()));
+        let fault = Injected {
+            fault: Fault::Stopped,
+            masters: vec![0],
+            row: None,
+            from: second,
+            to: 2 * second,
+            detail: String::new(),
+        };
+        let fenced = Account { value: 5, accepted: 5, token: 3, refused: 1, ..Account::default() };
+        let free = Account { value: 5, accepted: 7, lost: 2, late_writes: [1, 0], ..Account::default() };
+        History {
+            setup,
+            span: (0, second),
+            healed: 5 * second,
+            holds,
+            rows: vec![Kind::Library],
+            faults: vec![fault],
+            wanted: vec![Fault::Stopped],
+            accounts: [(0, (fenced, free))].into(),
+            busy: 0,
+            said: BTreeMap::new(),
+            cleared: Some(Duration::ZERO),
+            failures: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_sound_history_has_no_violation_and_each_wrong_has_one() {
+        assert_eq!((sound().violations(), sound().vacuous()), (Vec::new(), Vec::new()));
+        assert_eq!(sound().tolls()[&Fault::Stopped].recovery.0, Duration::from_secs(1));
+        let wrongs: [fn(&mut History); 8] = [
+            |h| h.holds[0].until = 3_500_000_000,
+            |h| h.holds[2].token = Some(2),
+            |h| h.holds[0].late = LATE,
+            |h| h.accounts.values_mut().for_each(|(fenced, _)| fenced.lost = 1),
+            |h| h.accounts.values_mut().for_each(|(_, free)| free.late_writes[1] = 1),
+            |h| h.cleared = None,
+            |h| h.healed = 8_000_000_000,
+            |h| h.failures.push("a panic".into()),
+        ];
+        for (i, wrong) in wrongs.iter().enumerate() {
+            let mut history = sound();
+            wrong(&mut history);
+            assert_eq!(history.violations().len(), 1, "wrong {i}: {:?}", history.violations());
+        }
+        let nothings: [fn(&mut History); 4] = [
+            |h| h.wanted.push(Fault::Cut),
+            |h| h.span.1 *= 1000,
+            |h| h.accounts.values_mut().for_each(|(_, free)| free.lost = 0),
+            |h| h.holds[0].lost = None,
+        ];
+        for (i, nothing) in nothings.iter().enumerate() {
+            let mut history = sound();
+            nothing(&mut history);
+            assert_eq!(history.vacuous().len(), 1, "nothing {i}: {:?}", history.vacuous());
+        }
     }
 
     #[test]

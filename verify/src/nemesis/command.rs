@@ -51,7 +51,7 @@ fn work(options: &Options, token: u64) -> io::Result<()> {
             thread::sleep(STEP);
         }
         let _ = session.write_fenced(options.name, token, fenced)?;
-        session.write_free(options.name, free)?;
+        session.write_free(options.name, token, free)?;
         Event::Alive(now()).say();
     }
     Ok(())

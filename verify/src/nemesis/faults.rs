@@ -207,9 +207,11 @@ fn plan(fault: Fault, at: Duration, ground: &Ground, dice: &mut Dice) -> Planned
         masters.truncate(ground.margin);
     } else {
         dice.shuffle(&mut masters);
-        masters.truncate(match dice.range(0, 11) {
-            0 => ground.masters,
-            1 | 2 => 2,
+        // One master that forgets is outvoted; the quarantine shows its worth when a quorum forgets.
+        let forgets = matches!(fault, KilledEmpty | Flushed);
+        masters.truncate(match (dice.range(0, 11), forgets) {
+            (0, _) | (1..=7, true) => ground.masters,
+            (1 | 2, false) | (8, true) => 2,
             _ => 1,
         });
     }

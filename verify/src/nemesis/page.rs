@@ -46,6 +46,7 @@ fn arena_of(history: &History) -> Value {
         "healed": ms(history.healed),
         "masters": history.setup.masters,
         "locks": arena::LOCKS,
+        "quarantine": if history.setup.no_quarantine { 0 } else { arena::MAX_LEASE.as_millis() as u64 * 102 / 100 },
         "rows": history.rows.iter().enumerate().map(row).collect::<Vec<_>>(),
         "figures": report::figures(history),
         "tolls": report::tolls(history).iter()

@@ -21,19 +21,17 @@ pub struct Account {
     pub accepted: u64,
     /// Acknowledged updates that a later write did not know of.
     pub lost: u64,
-    /// Writes that destroyed such updates, by workers of the library and by commands.
-    pub stale_writes: [u64; 2],
+    /// Writes that came when a later holder had begun, by workers of the library and by commands; only the free register
+    /// takes them.
+    pub late_writes: [u64; 2],
     /// Reads and writes that were refused.
     pub refused: u64,
 }
 
 impl Account {
     /// A write of `base + 1`.
-    fn write(&mut self, base: u64, by_command: bool) {
-        if base < self.value {
-            self.lost += self.value - base;
-            self.stale_writes[usize::from(by_command)] += 1;
-        }
+    fn write(&mut self, base: u64) {
+        self.lost += self.value.saturating_sub(base);
         self.accepted += 1;
         self.value = base + 1;
     }
@@ -108,7 +106,7 @@ fn serve(stream: &TcpStream, accounts: &Shared) {
     }
 }
 
-/// `read NAME TOKEN` -> `FENCED FREE`; `fenced NAME TOKEN BASE COMMAND` and `free ...` -> `ok`; or `stale`.
+/// `read NAME TOKEN` -> `FENCED FREE`; `fenced NAME TOKEN BASE` and `free NAME TOKEN BASE COMMAND` -> `ok`; or `stale`.
 fn answer(line: &str, accounts: &Shared) -> Option<String> {
     let mut words = line.split(' ');
     let what = words.next()?;
@@ -121,8 +119,11 @@ fn answer(line: &str, accounts: &Shared) -> Option<String> {
     }
     match what {
         "read" => return Some(format!("{} {}", fenced.value, free.value)),
-        "fenced" => fenced.write(number()?, number()? == 1),
-        "free" => free.write(number()?, number()? == 1),
+        "fenced" => fenced.write(number()?),
+        "free" => {
+            free.write(number()?);
+            free.late_writes[usize::from(number()? == 1)] += u64::from(token < fenced.token);
+        }
         _ => return None,
     }
     Some("ok".into())
@@ -167,8 +168,7 @@ impl Session {
     ///
     /// If the server is gone.
     pub fn write_fenced(&mut self, name: usize, token: u64, base: u64) -> io::Result<bool> {
-        let command = u8::from(self.by_command);
-        Ok(self.ask(&format!("fenced {name} {token} {base} {command}"))? == "ok")
+        Ok(self.ask(&format!("fenced {name} {token} {base}"))? == "ok")
     }
 
     /// Writes `base + 1` to the free register.
@@ -176,9 +176,9 @@ impl Session {
     /// # Errors
     ///
     /// If the server is gone.
-    pub fn write_free(&mut self, name: usize, base: u64) -> io::Result<()> {
+    pub fn write_free(&mut self, name: usize, token: u64, base: u64) -> io::Result<()> {
         let command = u8::from(self.by_command);
-        self.ask(&format!("free {name} 0 {base} {command}")).map(drop)
+        self.ask(&format!("free {name} {token} {base} {command}")).map(drop)
     }
 
     fn ask(&mut self, line: &str) -> io::Result<String> {
@@ -205,12 +205,12 @@ mod tests {
         assert_eq!(late.read(0, 11).expect("served"), Some((0, 0)));
         assert!(!early.write_fenced(0, 10, seen.0).expect("served"));
         assert!(late.write_fenced(0, 11, 0).expect("served"));
-        late.write_free(0, 0).expect("served");
-        late.write_free(0, 1).expect("served");
-        early.write_free(0, seen.1).expect("served");
+        late.write_free(0, 11, 0).expect("served");
+        late.write_free(0, 11, 1).expect("served");
+        early.write_free(0, 10, seen.1).expect("served");
         assert_eq!(early.read(0, 10).expect("served"), None);
         let (fenced, free) = registers.accounts()[&0];
         assert_eq!((fenced.value, fenced.accepted, fenced.lost, fenced.refused), (1, 1, 0, 2));
-        assert_eq!((free.value, free.accepted, free.lost, free.stale_writes), (1, 3, 2, [1, 0]));
+        assert_eq!((free.value, free.accepted, free.lost, free.late_writes), (1, 3, 2, [1, 0]));
     }
 }

@@ -41,10 +41,10 @@ pub fn figures(history: &History) -> Vec<(&'static str, String)> {
                 "{} updates, {} lost by {} late writes",
                 sum(|a| a.accepted, false),
                 sum(|a| a.lost, false),
-                sum(|a| a.stale_writes[0] + a.stale_writes[1], false)
+                sum(|a| a.late_writes[0] + a.late_writes[1], false)
             ),
         ),
-        ("late writes by commands", sum(|a| a.stale_writes[1], false).to_string()),
+        ("late writes by commands", sum(|a| a.late_writes[1], false).to_string()),
         ("leases lost", if losses.is_empty() { "0".into() } else { losses }),
         (
             "losses told after the deadline",

@@ -249,7 +249,7 @@ impl Worker {
             thread::sleep(Duration::from_millis(thought));
             // On purpose no check here: this is the write that only the resource can refuse.
             let _ = self.session.write_fenced(name, token, fenced)?;
-            self.session.write_free(name, free)?;
+            self.session.write_free(name, token, free)?;
             work -= thought as i64 + 1;
         }
         Ok(())
