@@ -70,14 +70,20 @@ fn busy(family: &BTreeMap<Who, String>) -> bool {
 fn ends_clean(signal: Signal) {
     let mut nemesis = start();
     let pid = nemesis.id();
-    assert!(wait_until(BUILD, || busy(&family(pid)) || nemesis.try_wait().unwrap().is_some()));
-    let family = family(pid);
-    assert!(busy(&family) && !directories(pid).is_empty(), "it ended by itself");
+    let mut seen = BTreeMap::new();
+    wait_until(BUILD, || {
+        seen = family(pid);
+        busy(&seen) || nemesis.try_wait().unwrap().is_some()
+    });
+    assert!(busy(&seen) && !directories(pid).is_empty(), "it ended by itself");
+    // One that stands still does not notice that we are gone.
+    let worker = seen.iter().find(|(_, line)| line.contains("nemesis-worker")).map(|((worker, _), _)| *worker).unwrap();
+    kill_process(Pid::from_raw(worker as i32).unwrap(), Signal::STOP).unwrap();
     kill_process(Pid::from_child(&nemesis), signal).unwrap();
     assert!(!nemesis.wait().unwrap().success());
     let left = || -> Vec<String> {
         let now = processes();
-        family.iter().filter(|(who, _)| now.contains_key(*who)).map(|(_, line)| line.clone()).collect()
+        seen.iter().filter(|(who, _)| now.contains_key(*who)).map(|(_, line)| line.clone()).collect()
     };
     assert!(wait_until(LIMIT, || left().is_empty()), "{:#?}", left());
     assert!(wait_until(LIMIT, || directories(pid).is_empty()), "{:?}", directories(pid));

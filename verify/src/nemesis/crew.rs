@@ -269,3 +269,28 @@ impl Post {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_keeper_ends_whom_it_was_told_of_and_nobody_else() {
+        let keeper = Keeper::start().expect("a shell");
+        let sleep = || Command::new("sleep").arg("60").spawn().expect("sleep");
+        let mut sleepers = [sleep(), sleep(), sleep()];
+        sleepers.iter().for_each(|sleeper| keeper.tell('+', sleeper.id()).expect("a pipe"));
+        keeper.tell('-', sleepers[1].id()).expect("a pipe");
+        drop(keeper);
+        let [first, second, third] = &mut sleepers;
+        let gone = |sleeper: &mut Child| wait_until(END_LIMIT, || sleeper.try_wait().is_ok_and(|end| end.is_some()));
+        let ended = gone(first) && gone(third);
+        let alive = second.try_wait().expect("our child").is_none();
+        for sleeper in &mut sleepers {
+            let _ = sleeper.kill();
+            let _ = sleeper.wait();
+        }
+        assert!(ended, "it let one live");
+        assert!(alive, "it killed one that it was told to forget");
+    }
+}
