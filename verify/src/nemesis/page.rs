@@ -63,8 +63,8 @@ fn group(fault: Fault) -> &'static str {
     use Fault::*;
     match fault {
         RequestsParted | RepliesParted | Parted | Refused | Slow | Cut => "network",
-        KilledEmpty | KilledAof | Flushed | ScriptsFlushed | Evicted => "memory",
-        Stopped | Full => "stopped",
+        KilledEmpty | KilledAof | Flushed | Evicted => "memory",
+        Stopped | Full | ScriptsFlushed => "stopped",
         ClockForth | ClockBack => "clock",
         WorkerStopped | WorkerPaused | WorkerKilled | RunStopped | RunKilled => "worker",
     }
