@@ -2,33 +2,41 @@
 
 use super::core::Engine;
 use super::timer::Event;
+use crate::sys::channel::{Sender, unbounded};
 use crate::sys::clock;
-use crate::sys::sync::Mutex;
+use crate::sys::sync::{Mutex, Ordering};
 use crate::sys::thread::Threads;
 use crate::wire::lane::Lane;
-use crossbeam_channel::{Sender, unbounded};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How long a lane with unanswered requests may go without a leader.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 /// The caretakers of a client, one per lane, started when first needed.
-pub(crate) struct Caretakers(Vec<Mutex<Option<Sender<Arc<Lane>>>>>);
+pub(crate) struct Caretakers(Vec<Mutex<Slot>>);
+
+#[derive(Default)]
+enum Slot {
+    #[default]
+    Empty,
+    Filled(Sender<Arc<Lane>>),
+    /// The client is closed: a caretaker that was started now would never be ended.
+    Closed,
+}
 
 impl Caretakers {
     pub(crate) fn new(lanes: usize) -> Caretakers {
-        Caretakers((0..lanes).map(|_| Mutex::new(None)).collect())
+        Caretakers((0..lanes).map(|_| Mutex::default()).collect())
     }
 
     /// Has `lane` read until nothing is owed; false if no thread could be started.
     fn send(&self, threads: &Arc<Threads>, lane: &Arc<Lane>) -> bool {
         let mut slot = self.0[lane.config.index].lock();
-        if let Some(sender) = slot.as_ref()
-            && sender.send(lane.clone()).is_ok()
-        {
-            return true;
+        match &*slot {
+            Slot::Closed => return false,
+            Slot::Filled(sender) if sender.send(lane.clone()).is_ok() => return true,
+            Slot::Filled(_) | Slot::Empty => {}
         }
         let (sender, receiver) = unbounded::<Arc<Lane>>();
         let started = threads.spawn("caretaker", move || {
@@ -41,14 +49,14 @@ impl Caretakers {
             }
         });
         let sent = started.is_ok() && sender.send(lane.clone()).is_ok();
-        *slot = sent.then_some(sender);
+        *slot = if sent { Slot::Filled(sender) } else { Slot::Empty };
         sent
     }
 
     /// Ends the threads.
     pub(crate) fn stop(&self) {
         for slot in &self.0 {
-            *slot.lock() = None;
+            *slot.lock() = Slot::Closed;
         }
     }
 }

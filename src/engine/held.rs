@@ -12,12 +12,11 @@ use super::watchdog::Seat;
 use crate::protocol::handover::Handover;
 use crate::protocol::lease::{self, Extended, Lease, State};
 use crate::protocol::{Command, Keys, Mono, Operation, Owner, Reason, Round, Todo};
-use crate::sys::sync::Mutex;
+use crate::sys::channel::Receiver;
+use crate::sys::sync::{AtomicU64, Mutex, Ordering};
 use crate::sys::{clock, entropy};
 use crate::wire::lane::Lane;
 use crate::wire::op::Op;
-use crossbeam_channel::Receiver;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -42,6 +41,18 @@ pub(super) struct Gate {
     lease: Lease,
     timer: Option<Key>,
     handover: Handover,
+    /// The extension under way, to be closed before a release is queued.
+    extension: Option<Arc<Op>>,
+}
+
+impl Gate {
+    /// Ends the lease on our side; the state it was in. Nothing of an extension is sent again from here on.
+    fn release(&mut self, now: Mono) -> State {
+        if let Some(op) = self.extension.take() {
+            op.close();
+        }
+        self.lease.release(now)
+    }
 }
 
 /// See the module.
@@ -92,7 +103,7 @@ impl Held {
                 seat: Seat::default(),
                 extending: Mutex::new(()),
                 until: AtomicU64::new(lease.until().nanos()),
-                gate: Mutex::new(Gate { lease, timer, handover }),
+                gate: Mutex::new(Gate { lease, timer, handover, extension: None }),
                 fencing: Mutex::new(()),
                 votes: Mutex::new(round.op.clone()),
                 this: this.clone(),
@@ -293,12 +304,13 @@ impl Held {
         let lane = self.lane();
         let start = clock::now();
         // Proof obligation: a renewal is queued under the gate and only while the lease lives, so a release stands behind
-        // it on every connection.
+        // it on every connection; and a release closes it, so it is not sent again (for want of its script) behind that.
         let extension = {
             let mut gate = self.gate.lock();
             let extension = gate.lease.begin_extension(start, ttl);
             if extension.is_some() {
                 lane.enqueue(op.clone());
+                gate.extension = Some(op.clone());
             }
             extension
         };
@@ -415,7 +427,7 @@ impl Held {
         let now = clock::now();
         let mut gate = self.gate.lock();
         let again = gate.lease.is_released();
-        let before = gate.lease.release(now);
+        let before = gate.release(now);
         self.until.store(0, Ordering::Release);
         if let Some(key) = gate.timer.take() {
             self.engine.timer.leave(key);
@@ -520,7 +532,7 @@ impl Held {
     pub(crate) fn hand_out(&self) -> Result<(), Error> {
         let now = clock::now();
         let mut gate = self.gate.lock();
-        let before = gate.lease.release(now);
+        let before = gate.release(now);
         self.until.store(0, Ordering::Release);
         if let Some(key) = gate.timer.take() {
             self.engine.timer.leave(key);

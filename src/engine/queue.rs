@@ -6,11 +6,11 @@ use super::waiting::Patience;
 use crate::protocol::{Keys, Mono, Wait};
 use crate::sys::clock;
 use crate::sys::sync::Mutex;
+use crate::sys::thread::{Thread, current, park_timeout};
 use std::collections::hash_map::{DefaultHasher, Entry};
 use std::collections::{HashMap, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
-use std::thread::Thread;
 
 const SHARDS: usize = 16;
 
@@ -123,8 +123,7 @@ impl Queues {
             if patience.wait == Wait::Once {
                 return if line.held { Entered::Held } else { Entered::Free };
             }
-            let waiter =
-                Arc::new(Waiter { thread: std::thread::current(), terms: terms.clone(), grant: Mutex::new(None) });
+            let waiter = Arc::new(Waiter { thread: current(), terms: terms.clone(), grant: Mutex::new(None) });
             line.waiters.push_back(waiter.clone());
             waiter
         };
@@ -149,7 +148,7 @@ impl Queues {
                 }
                 return Entered::Held;
             }
-            std::thread::park_timeout(left.min(patience.look()));
+            park_timeout(left.min(patience.look()));
         };
         match grant {
             Grant::Turn if limit <= clock::now() => {

@@ -1,11 +1,11 @@
 //! Telling the holder that its lock is lost: a channel to select on, and callbacks on a thread of their own.
 
 use super::error::Lost;
-use crate::sys::sync::Mutex;
+use crate::sys::channel::{Receiver, Sender, bounded};
+use crate::sys::sync::{Mutex, OnceLock};
 use crate::sys::thread::Threads;
-use crossbeam_channel::{Receiver, Sender, bounded};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// A callback of a user.
 pub(crate) type Callback = Box<dyn FnOnce(Lost) + Send>;

@@ -2,9 +2,9 @@
 
 use super::held::Held;
 use crate::protocol::Reason;
+use crate::sys::channel::{Receiver, Sender, next_unless_stopped, unbounded};
 use crate::sys::sync::Mutex;
 use crate::sys::thread::Threads;
-use crossbeam_channel::{Receiver, Sender, unbounded};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -83,14 +83,7 @@ impl Watchdogs {
     }
 
     fn work(&self, jobs: &Receiver<Job>, stopped: Option<&Receiver<()>>) {
-        let never = crossbeam_channel::never();
-        let stopped = stopped.unwrap_or(&never);
-        loop {
-            let job = crossbeam_channel::select! {
-                recv(jobs) -> job => job,
-                recv(stopped) -> _ => return,
-            };
-            let Ok(Job { held, worker }) = job else { return };
+        while let Some(Job { held, worker }) = next_unless_stopped(jobs, stopped) {
             renew(&held);
             if let Some(worker) = worker {
                 let mut seat = held.seat.0.lock();

@@ -3,9 +3,9 @@
 //! Linux is the home. Every other Unix gets portable stand-ins; `--cfg redleash_portable` forces them on Linux, so that
 //! the tests run with them too.
 
+pub(crate) mod channel;
 pub(crate) mod clock;
 pub(crate) mod entropy;
-pub(crate) mod shim;
 pub(crate) mod sync;
 pub(crate) mod thread;
 pub(crate) mod timer;

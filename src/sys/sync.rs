@@ -1,8 +1,13 @@
-//! Mutexes and condition variables, and waiting for something to become true.
+//! Mutexes, condition variables and atomics, and waiting for something to become true.
+//!
+//! All that threads share is built from here, from `sys::thread` and from `sys::channel`, so that `tests/threads` can put
+//! a scheduler that it controls in their place.
 //!
 //! They are the standard library's: parking_lot keeps all waiting threads of a process in one table, and a fork while
 //! another thread is changing it leaves a child in which any mutex may block for ever.
 
+pub(crate) use std::sync::OnceLock;
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 

@@ -4,6 +4,7 @@ use super::sync::{Condvar, Mutex};
 use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
+pub(crate) use std::thread::{Thread, current, park_timeout};
 use std::time::Duration;
 
 /// The stack of a background thread: they parse replies and call `log`, nothing deep.

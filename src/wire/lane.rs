@@ -15,12 +15,11 @@ use crate::protocol::generation::Deployment;
 use crate::protocol::health::{Treatment, treat};
 use crate::protocol::{Answer, Cause, Mono, Quorum};
 use crate::sys::clock;
-use crate::sys::shim::Thread;
-use crate::sys::sync::Mutex;
+use crate::sys::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
+use crate::sys::thread::{Thread, park_timeout};
 use crate::sys::wake::Wake;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// What a lane tells its owner.
@@ -308,12 +307,15 @@ impl Lane {
         let park = || {
             let left = deadline.since(clock::now());
             if !left.is_zero() {
-                std::thread::park_timeout(left);
+                park_timeout(left);
             }
             !left.is_zero()
         };
-        if self.seat.wait(op, park) == Turn::Lead {
-            self.lead(Some(op), deadline);
+        match self.seat.wait(op, park) {
+            Turn::Lead => self.lead(Some(op), deadline),
+            // It may have written for others, after they had left and after the look of whoever led.
+            Turn::Already if !self.seat.is_led() && self.is_owed() => self.attend(),
+            Turn::Already | Turn::Done | Turn::GaveUp => {}
         }
     }
 

@@ -5,11 +5,10 @@ use super::conn::Conn;
 use super::conversation::{Conversation, Entry, Replied};
 use crate::protocol::Mono;
 use crate::protocol::health::Link as Condition;
-use crate::sys::sync::Mutex;
+use crate::sys::sync::{AtomicBool, Mutex, Ordering};
 use redis::Value;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 #[derive(Default)]
 struct Inner {

@@ -15,6 +15,7 @@ pub(crate) mod link;
 pub(crate) mod master;
 pub(crate) mod op;
 pub(crate) mod packed;
+mod poll;
 mod reader;
 pub(crate) mod reply;
 pub(crate) mod scripts;

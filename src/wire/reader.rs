@@ -4,16 +4,15 @@ use super::conn::Conn;
 use super::conversation::Replied;
 use super::lane::{Lane, Woken};
 use super::op::Op;
+use super::poll::poll;
 use super::reply::{READ, Replies, Stop};
 use super::seat::Awaited;
 use crate::protocol::health::give_up;
 use crate::protocol::{Answer, Cause, Mono};
 use crate::sys::clock;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use crate::sys::sync::Ordering;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 /// The state of reading from one connection.
 struct Source {
@@ -112,7 +111,11 @@ impl Lane {
     fn turn(&self, reader: &mut Reader, mine: Option<&Arc<Op>>, deadline: Mono, now: Mono) -> Mono {
         reader.refresh(self);
         let limit = deadline.min(reader.next_check).since(now);
-        let (ready, writable) = self.poll(reader, limit);
+        let watched = reader.sources.iter().map(|s| {
+            let backlog = self.links[s.master].backlog.load(Ordering::Acquire);
+            (&*s.conn, backlog)
+        });
+        let (ready, writable) = poll(watched, &self.wake, limit);
         let now = clock::now();
         let mut flush = writable;
         for k in 0..reader.sources.len() {
@@ -130,36 +133,6 @@ impl Lane {
         }
         reader.woken.unpark();
         now
-    }
-
-    /// Polls; a mask of the sources that have something to read.
-    fn poll(&self, reader: &Reader, limit: Duration) -> (u64, bool) {
-        let mut fds = Vec::with_capacity(reader.sources.len() + 1);
-        for source in &reader.sources {
-            let mut flags = PollFlags::IN;
-            if self.links[source.master].backlog.load(Ordering::Acquire) {
-                flags |= PollFlags::OUT;
-            }
-            fds.push(PollFd::new(&source.conn, flags));
-        }
-        fds.push(PollFd::from_borrowed_fd(self.wake.fd(), PollFlags::IN));
-        let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
-        if !matches!(poll(&mut fds, Some(&limit)), Ok(n) if n > 0) {
-            return (0, false);
-        }
-        let (mut ready, mut writable) = (0, false);
-        for (k, fd) in fds.iter().enumerate() {
-            let events = fd.revents();
-            if k == reader.sources.len() {
-                if !events.is_empty() {
-                    self.wake.drain();
-                }
-            } else {
-                writable |= events.contains(PollFlags::OUT);
-                ready |= u64::from(events.intersects(!PollFlags::OUT)) << k;
-            }
-        }
-        (ready, writable)
     }
 
     /// Reads what source `k` has; true if something is to be sent again.

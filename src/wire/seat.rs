@@ -2,12 +2,13 @@
 //!
 //! One waiting caller leads: it polls the sockets and wakes the others. When its own round is over it hands the lead to
 //! another waiter, or leaves the seat empty. Kept apart and small, because a lost wake-up here would hang a caller:
-//! `tests/handover.rs` runs it through thousands of schedules under shuttle.
+//! `tests/threads/handover.rs` runs it through thousands of schedules.
 //!
 //! The invariant, under the mutex: whoever is in `waiters` is neither done nor leading, and while `led` is true exactly
 //! one thread is leading or has been handed the lead and not yet passed it on.
 
-use crate::sys::shim::{AtomicU8, Mutex, Ordering, Thread, current};
+use crate::sys::sync::{AtomicU8, Mutex, Ordering};
+use crate::sys::thread::{Thread, current};
 use std::sync::Arc;
 
 const DONE: u8 = 1;
@@ -48,6 +49,8 @@ pub(crate) trait Awaited {
 pub(crate) enum Turn {
     /// It has happened.
     Done,
+    /// It had happened before the wait began: whoever led has perhaps left since.
+    Already,
     /// The caller leads now, and must end with [`Seat::hand_over`].
     Lead,
     /// `park` gave up.
@@ -86,7 +89,7 @@ impl<T: Awaited> Seat<T> {
         {
             let mut inner = self.0.lock();
             if who.ticket().is_done() {
-                return Turn::Done;
+                return Turn::Already;
             }
             if !std::mem::replace(&mut inner.led, true) {
                 return Turn::Lead;

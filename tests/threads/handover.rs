@@ -1,26 +1,10 @@
-//! The hand-over of a lane's lead, on the code as it ships (`src/wire/seat.rs`), under many schedules.
-//!
-//! With `--cfg redleash_shuttle` shuttle drives 20 000 random schedules and reports a lost wake-up as a deadlock. Without it
-//! the same scenario runs on real threads.
-#![allow(dead_code, unreachable_pub, reason = "the included files are used in part")]
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may panic and start plain threads")]
+//! The hand-over of a lane's lead (`src/wire/seat.rs`).
 
-#[path = "../src/sys/shim.rs"]
-mod shim;
-mod sys {
-    pub(crate) use crate::shim;
-}
-#[path = "../src/wire/seat.rs"]
-mod seat;
-
-use seat::{Awaited, Seat, Ticket, Turn};
-use std::sync::Arc;
-use sys::shim::Mutex;
-
-#[cfg(redleash_shuttle)]
+use crate::sys::sync::Mutex;
+use crate::wire::seat::{Awaited, Seat, Ticket, Turn};
+use crate::world;
 use shuttle::thread;
-#[cfg(not(redleash_shuttle))]
-use std::thread;
+use std::sync::Arc;
 
 /// A round: done when its reply has been read.
 struct Round {
@@ -108,17 +92,7 @@ fn scenario() {
     assert!(lane.seat.hand_over().is_none(), "a waiter was left behind");
 }
 
-#[cfg(redleash_shuttle)]
 #[test]
-fn no_wake_up_is_lost_in_twenty_thousand_schedules() {
-    shuttle::check_random(scenario, 10_000);
-    shuttle::check_pct(scenario, 10_000, 3);
-}
-
-#[cfg(not(redleash_shuttle))]
-#[test]
-fn no_wake_up_is_lost_on_real_threads() {
-    for _ in 0..300 {
-        scenario();
-    }
+fn no_wake_up_is_lost_when_the_lead_is_handed_over() {
+    world::check("hand-over of the lead", scenario);
 }
