@@ -45,13 +45,17 @@ pub struct MasterStatus {
     pub generation: Option<String>,
     /// How much longer the master is in quarantine.
     pub quarantined_for: Option<Duration>,
+    /// How long the master took to answer this question, from the moment it was queued here.
+    pub round_trip: Option<Duration>,
 }
 
 impl Status {
-    pub(crate) fn of(name: &str, quorum: usize, labels: &[String], round: &Finished) -> Status {
-        let round = round.op.round.lock();
+    pub(crate) fn of(name: &str, quorum: usize, labels: &[String], finished: &Finished) -> Status {
+        let round = finished.op.round.lock();
         let masters = labels.iter().zip(round.answers()).map(|(label, answer)| match answer {
-            Some((Answer::View(view), _)) => MasterStatus::of(label, view),
+            Some((Answer::View(view), at)) => {
+                MasterStatus { round_trip: Some(at.since(finished.start)), ..MasterStatus::of(label, view) }
+            }
             Some((other, _)) => MasterStatus::silent(label, Said::from(other).to_string()),
             None => MasterStatus::silent(label, Cause::TimedOut.to_string()),
         });
@@ -81,6 +85,7 @@ impl MasterStatus {
             fence: None,
             generation: None,
             quarantined_for: None,
+            round_trip: None,
         }
     }
 

@@ -26,6 +26,11 @@ what the command left behind in its group is ended first. A daemon that called s
 The command finds the lock's name in REDLEASH_NAME, and in REDLEASH_FENCE a number that grows with every holder: give it \
 to the resource, and have the resource refuse lower ones.";
 
+const BENCH_AFTER: &str = "\
+It puts load on the masters: it acquires and releases locks as fast as they can, and other clients are slower meanwhile. Its \
+locks have names of their own, redleash-bench/RANDOM/..., and nothing is left behind. A signal ends it with what was measured \
+so far.";
+
 /// Runs a command under a lock that all hosts see: what flock does on one host, over independent Redis masters.
 #[derive(Parser)]
 #[command(name = "redleash", version, after_help = AFTER, max_term_width = 120, arg_required_else_help = true)]
@@ -82,6 +87,8 @@ pub(crate) enum Action {
     Init,
     /// Take a lock away from its holder.
     Unlock(UnlockArgs),
+    /// Measure these masters: round trips, latency of a lock, throughput, hand-over.
+    Bench(BenchArgs),
 }
 
 #[derive(ClapArgs)]
@@ -173,6 +180,23 @@ pub(crate) struct UnlockArgs {
 
     /// The lock.
     pub(crate) name: String,
+}
+
+#[derive(ClapArgs)]
+#[command(after_help = BENCH_AFTER)]
+pub(crate) struct BenchArgs {
+    /// How long to measure in all, 1s to 1h.
+    #[arg(long, default_value = "10s", value_name = "D", value_parser = duration::parse)]
+    pub(crate) seconds: Duration,
+
+    /// The throughput is measured with each of these numbers of threads, 1 to 256.
+    #[arg(long, default_value = "1,2,4,8", value_name = "N,...", value_delimiter = ',')]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) threads: Vec<u16>,
+
+    /// One JSON object on standard output; times in microseconds.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 impl Args {

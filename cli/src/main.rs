@@ -4,6 +4,7 @@
 
 mod alarm;
 mod args;
+mod bench;
 mod child;
 mod clock;
 mod command;
@@ -58,5 +59,6 @@ fn act(args: &Args) -> Result<u8, Failure> {
         Action::Status(status) => status::status(&args.masters, status),
         Action::Init => init::init(&args.masters),
         Action::Unlock(unlock) => unlock::unlock(&args.masters, unlock),
+        Action::Bench(bench) => bench::bench(&args.masters, bench),
     }
 }

@@ -1,0 +1,209 @@
+//! `redleash bench`: what locks cost on these masters.
+
+mod bars;
+mod found;
+mod spread;
+mod work;
+
+use crate::args::{BenchArgs, MasterArgs};
+use crate::clock::Moment;
+use crate::duration::show;
+use crate::exit::{self, Failure, SYSTEM, USAGE};
+use crate::line::Line;
+use crate::nodes;
+use crate::say;
+use crate::signals;
+use crate::terminal::Terminal;
+use bars::Ink;
+use found::{Found, Throughput};
+use redleash::crossbeam_channel::Receiver;
+use redleash::{Client, Error, Lock};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::thread;
+use std::time::Duration;
+use work::Stop;
+
+const SHORTEST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(3_600);
+/// How often the line is written, and a signal or an end is seen.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long a thread holds a lock that another thread of its client waits for.
+const SHORT_HOLD: Duration = Duration::from_micros(100);
+/// How long the threads of a client may take to end.
+const CLOSE: Duration = Duration::from_secs(1);
+
+/// The shares of the time.
+const ROUND_TRIPS: u32 = 1;
+const RELEASED: u32 = 2;
+const DROPPED: u32 = 1;
+const THROUGHPUT: u32 = 4;
+const HAND_OVER: u32 = 1;
+const SHARES: u32 = ROUND_TRIPS + RELEASED + DROPPED + THROUGHPUT + 2 * HAND_OVER;
+
+pub(crate) fn bench(masters: &MasterArgs, args: &BenchArgs) -> Result<u8, Failure> {
+    if args.seconds < SHORTEST || args.seconds > LONGEST {
+        let (given, least, most) = (show(args.seconds), show(SHORTEST), show(LONGEST));
+        return Err(Failure::new(USAGE, format!("--seconds {given} is not in {least} to {most}")));
+    }
+    let system = |e| Failure::new(SYSTEM, format!("cannot catch signals: {e}; nothing was measured"));
+    let signals = signals::catch().map_err(system)?;
+    let terminal = Terminal::open();
+    let client = nodes::client(masters)?;
+    // `build` seeds it from the operating system.
+    let prefix = format!("redleash-bench/{:016x}", RandomState::new().build_hasher().finish());
+    let votes = ready(&client, &prefix)?;
+    announce(masters, args, &prefix);
+    let mut course = Course {
+        masters,
+        client: &client,
+        prefix: &prefix,
+        signals: &signals,
+        line: Line::new(terminal.as_ref()),
+        begun: Moment::now(),
+        total: args.seconds,
+        signal: None,
+        found: Found { votes, ..Found::default() },
+    };
+    let ended = course.run(&args.threads);
+    let left = course.clear();
+    let Course { signal, mut found, .. } = course;
+    found.ended_by = signal.map(signals::name);
+    say::result(&if args.json { found::json(&found).to_string() } else { found::text(&found, Ink::of_stdout()) });
+    ended.map_err(|e| Failure::of(&format!("{prefix}/..."), &e))?;
+    if left {
+        say::sentence("a master did not take the last release; its key ends with its ttl");
+    }
+    if let (Some(signal), Some(name)) = (signal, &found.ended_by) {
+        say::sentence(&format!("{name} ended the measurement; this is what was measured so far"));
+        return Ok(exit::by_signal(signal));
+    }
+    Ok(0)
+}
+
+/// One lock, so that masters that grant none are told of before anything is measured; the quorum.
+fn ready(client: &Client, prefix: &str) -> Result<usize, Failure> {
+    let name = format!("{prefix}/first");
+    let failed = |e: Error| Failure::of(&name, &e);
+    if let Some(guard) = client.lock(&name).try_acquire().map_err(failed)? {
+        let _ = guard.release();
+    }
+    Ok(client.status(&name).map_err(failed)?.quorum)
+}
+
+fn announce(masters: &MasterArgs, args: &BenchArgs, prefix: &str) {
+    let most = args.threads.iter().max().copied().unwrap_or(1);
+    say::sentence(&format!(
+        "bench: for about {} up to {most} threads acquire and release locks on {} masters as fast as they can, under names of \
+         their own ({prefix}/...); other clients of these masters are slower meanwhile; Ctrl-C ends it",
+        show(args.seconds),
+        nodes::urls(masters).len(),
+    ));
+}
+
+struct Course<'a> {
+    masters: &'a MasterArgs,
+    client: &'a Client,
+    prefix: &'a str,
+    signals: &'a Receiver<i32>,
+    line: Line,
+    begun: Moment,
+    total: Duration,
+    signal: Option<i32>,
+    found: Found,
+}
+
+impl Course<'_> {
+    fn lock(&self, name: &str) -> Lock {
+        self.client.lock(&format!("{}/{name}", self.prefix))
+    }
+
+    fn run(&mut self, threads: &[u16]) -> Result<(), Error> {
+        let client = self.client;
+        let share = |n: u32| self.total * n / SHARES;
+        let (trips, released, dropped) = (share(ROUND_TRIPS), share(RELEASED), share(DROPPED));
+        let (throughput, hand_over) = (share(THROUGHPUT) / threads.len().max(1) as u32, share(HAND_OVER));
+        let free = self.lock("free");
+        let mut found = std::mem::take(&mut self.found);
+        let mut measure = || {
+            let name = free.name();
+            self.part("round trips", trips, |stop| work::round_trips(client, name, stop, &mut found.masters))?;
+            self.part("a free lock", released, |stop| work::released(&free, stop, &mut found.free))?;
+            self.part("dropping the guard", dropped, |stop| work::dropped(&free, stop, &mut found.free.drop))?;
+            for n in threads {
+                let locks: Vec<Lock> = (0..*n).map(|i| self.lock(&i.to_string())).collect();
+                let (mut locks_taken, start) = (0, Moment::now());
+                let title = format!("throughput with {n} threads");
+                let ended = self.part(&title, throughput, |stop| work::throughput(&locks, stop, &mut locks_taken));
+                let took = Moment::now().since(start);
+                if locks_taken > 0 {
+                    found.throughput.push(Throughput { threads: *n, locks: locks_taken, took });
+                }
+                ended?;
+            }
+            let between_threads = [self.lock("hand-over"), self.lock("hand-over")];
+            self.part("hand-over between threads", hand_over, |stop| {
+                work::hand_over(&between_threads, SHORT_HOLD, stop, &mut found.threads)
+            })?;
+            if self.signal.is_some() {
+                return Ok(());
+            }
+            let other = nodes::builder(self.masters).build()?;
+            let between_clients = [self.lock("hand-over"), other.lock(between_threads[0].name())];
+            // Long enough for the other one to be refused, and to leave word that it waits.
+            let round_trip = found.free.acquire.percentile(0.5);
+            let hold = (round_trip * 8).clamp(Duration::from_millis(2), Duration::from_millis(100));
+            let ended = self.part("hand-over between clients", hand_over, |stop| {
+                work::hand_over(&between_clients, hold, stop, &mut found.clients)
+            });
+            other.close(CLOSE);
+            ended
+        };
+        let ended = measure();
+        found.took = Moment::now().since(self.begun);
+        self.found = found;
+        ended
+    }
+
+    /// Runs one part for its share of the time, shows how far it is, and ends it at a signal; nothing after a signal.
+    fn part(
+        &mut self,
+        title: &str,
+        span: Duration,
+        work: impl FnOnce(&Stop) -> Result<(), Error> + Send,
+    ) -> Result<(), Error> {
+        if self.signal.is_some() {
+            return Ok(());
+        }
+        let stop = Stop::default();
+        let end = Moment::now().plus(span);
+        thread::scope(|scope| {
+            let worker = scope.spawn(|| work(&stop));
+            while !worker.is_finished() && self.signal.is_none() {
+                let left = end.since(Moment::now());
+                if left.is_zero() {
+                    break;
+                }
+                let percent = Moment::now().since(self.begun).as_secs_f64() * 100.0 / self.total.as_secs_f64();
+                self.line.show(&format!("redleash: bench: {:.0} %: {title}", percent.min(99.0)));
+                let heard = self.signals.recv_timeout(left.min(LOOK)).ok();
+                self.signal = heard.filter(|signal| signals::ends(*signal));
+            }
+            stop.set();
+            work::joined(worker)
+        })
+    }
+
+    /// Leaves nothing behind: takes back the word of those who waited last, and waits until the masters have taken every
+    /// release. Whether one did not.
+    fn clear(&mut self) -> bool {
+        let lock = self.lock("hand-over");
+        if let Ok(Some(guard)) = lock.try_acquire_for(CLOSE) {
+            let _ = guard.release();
+        }
+        // The releases stand before this question on every connection.
+        let asked = self.client.status(lock.name());
+        let (waiting, given_up) = self.client.undelivered();
+        self.client.close(CLOSE);
+        asked.is_err() || waiting > 0 || given_up > 0
+    }
+}
