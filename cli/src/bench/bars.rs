@@ -32,7 +32,7 @@ impl Ink {
             Ink::Ascii if eighths < 8 => ".".into(),
             Ink::Ascii => "#".repeat(eighths / 8),
             Ink::Blocks => {
-                let rest = Some(EIGHTHS[eighths % 8]).filter(|_| eighths % 8 > 0);
+                let rest = Some(EIGHTHS[eighths % 8]).filter(|part| *part != ' ');
                 "█".repeat(eighths / 8).chars().chain(rest).collect()
             }
         }

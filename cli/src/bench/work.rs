@@ -100,10 +100,11 @@ pub(crate) fn throughput(locks: &[Lock], stop: &Stop, done: &mut u64) -> Result<
     };
     thread::scope(|scope| {
         let threads: Vec<_> = locks.iter().map(|lock| scope.spawn(move || cycles(lock))).collect();
-        threads.into_iter().map(joined).fold(Ok(()), |result, (count, ended)| {
+        let ended = threads.into_iter().map(joined).map(|(count, ended)| {
             *done += count;
-            result.and(ended)
-        })
+            ended
+        });
+        first_error(ended.collect())
     })
 }
 
@@ -132,11 +133,17 @@ pub(crate) fn hand_over(locks: &[Lock; 2], hold: Duration, stop: &Stop, spread: 
     let turns = &turns;
     thread::scope(|scope| {
         let threads = [0, 1].map(|who| scope.spawn(move || turns(who)));
-        threads.into_iter().map(joined).fold(Ok(()), |result, (mine, ended)| {
+        let ended = threads.into_iter().map(joined).map(|(mine, ended)| {
             spread.add(&mine);
-            result.and(ended)
-        })
+            ended
+        });
+        first_error(ended.collect())
     })
+}
+
+/// Taken after all have ended, whatever came of the first.
+fn first_error(ended: Vec<Result<(), Error>>) -> Result<(), Error> {
+    ended.into_iter().collect()
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
