@@ -385,3 +385,16 @@ fn the_first_pause_is_drawn_from_the_first_range_on_contention_and_in_an_outage(
         assert_eq!((machine.pauses(), machine.attempts()), (1, 1));
     }
 }
+
+#[test]
+fn pauses_that_a_release_cut_short_do_not_grow() {
+    let mut machine = Acquire::new(plan(FOREVER));
+    for _ in 0..50 {
+        let step = machine.after_round(&Judgement::Held(None), true, TOOK, at(0), u64::MAX, None);
+        assert!(matches!(step, Step::Sleep(wake) if wake <= at(250)), "{step:?}");
+        machine.was_woken();
+        assert_eq!(machine.pauses(), 0);
+    }
+    machine.was_woken();
+    assert_eq!(machine.pauses(), 0, "there was none to take back");
+}
