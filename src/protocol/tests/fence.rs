@@ -180,3 +180,23 @@ fn the_same_simulation_breaks_the_largest_counter_and_the_rank_rule_without_writ
         assert!(without.broken > without.grants / 100, "{n} {f} {without:?}");
     }
 }
+
+#[test]
+fn a_token_is_the_leases_only_if_a_quorum_held_it_before_the_lease_ended() {
+    use super::super::fence::{Settling, settle, written_back};
+    use super::at;
+    let quorum = Quorum::new(3, 0).unwrap();
+    let until = at(100);
+    let just_before = until.minus(std::time::Duration::from_nanos(1));
+    let (done, apart) = ([Some(640), Some(640), None], [Some(640), Some(704), None]);
+    for (now, late) in [(at(0), false), (just_before, false), (until, true), (at(101), true)] {
+        let expected = if late { Settling::Late } else { Settling::Token(640) };
+        assert_eq!(settle(quorum, &done, now, until), expected, "{now:?}");
+        assert_eq!(settle(quorum, &[None, None, Some(640)], now, until), Settling::Late, "too few counters");
+        let expected = if late { Settling::Late } else { Settling::Token(704) };
+        assert_eq!(written_back(704, true, now, until), expected, "{now:?}");
+        assert_eq!(written_back(704, false, now, until), Settling::NoQuorum);
+    }
+    // The write-back has its own look at the clock.
+    assert!(matches!(settle(quorum, &apart, at(0), until), Settling::Token(_) | Settling::WriteBack(_)));
+}
