@@ -1,0 +1,114 @@
+//! The rules of the protocol, each of which a configuration can leave out, and the promises that they keep.
+
+/// A rule. Each docstring says what it demands and which step of the proof needs it.
+///
+/// The proof in short. *Vote lemma*: if A counts a vote of a master and the same master votes later for B, then A no longer
+/// relies on its vote, because A's key can have gone by (i) its expiry, (ii) A's own release, (iii) a loss of the master's
+/// memory, and each of the three means that A's deadline is over or A has given up. *Exclusion*: two quorums share a
+/// master; whoever was voted for first there no longer relies on it. *Continuity*: an extension is complete before the old
+/// deadline, so nobody else was granted in between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rule {
+    /// Every attempt has a value of its own (lemma, ii: no release of another attempt deletes the key).
+    TokenPerAttempt,
+    /// The deadline counts from before the first byte was sent, not from the last answer (lemma, i: the key lives longer).
+    DeadlineFromStart,
+    /// A master that lost its memory casts no votes for a while (lemma, iii).
+    Quarantine,
+    /// The quarantine is as long as the longest lease (lemma, iii: no lease from before the loss is left at its end).
+    QuarantineLength,
+    /// In quarantine a renewal is not counted either, whether or not it writes (lemma, iii, for extensions).
+    NoCountInQuarantine,
+    /// The quorum is `floor((N + f) / 2) + 1`: two quorums share a master that did not forget without a trace (exclusion).
+    FaultMargin,
+    /// The value on master `i` carries `i`: one server behind two names casts one vote (exclusion counts servers).
+    IndexInValue,
+    /// The plain vote reads the generation at all (lemma, iii, for plain votes).
+    ReadGeneration,
+    /// It reads the generation behind the write, so that an equal string vouches for the time of the write.
+    ReadBehindWrite,
+    /// It compares with what *this connection* saw: a new connection inherits no cached generation.
+    CachePerConnection,
+    /// Only a generation that is out of its quarantine is cached.
+    CacheSettledOnly,
+    /// Every generation has a random part, so that equal strings are one generation, whatever the master's clock did.
+    Nonce,
+    /// A key whose vote was not counted is undone only when its attempt is over: an extension may have adopted it.
+    UndoOnlyWhenOver,
+    /// The release goes down the connection of the attempt, behind its commands. Without it nothing unsafe happens, but
+    /// keys stay behind.
+    ReleaseOnSameConnection,
+    /// An extension is complete before the old deadline (continuity).
+    ExtendBeforeDeadline,
+    /// An extension writes an absent key again only where the quarantine is in force (continuity: elsewhere nobody vouches
+    /// for the time in which the key was gone).
+    RecreateUnderQuarantine,
+    /// No script shortens a key's life: a straggling shorter extension leaves what a longer one was granted (lemma, i).
+    NeverShorten,
+    /// Revoking keeps the key's life: nobody else is granted before the holder's deadline (lemma, ii).
+    RevokeKeepsLife,
+    /// The fencing scripts raise the counter only while our value is there. An acquire that takes its token along reads
+    /// counters before it is granted, so the former holder's late raise would go unseen.
+    FenceOwnValue,
+    /// The fencing scripts check the generation as a vote does: counters after a loss start again.
+    FenceGeneration,
+    /// The last answer that a token needs is in before the deadline: afterwards the next holder has asked already.
+    FenceDeadline,
+    /// The token is the `r`-th largest counter, `r = q + v - N - f`, and a quorum holds it before it is used.
+    FenceRank,
+    /// Counters are raised at least to the client's clock, so that they go on rising after a loss.
+    FenceClock,
+    /// Each master clamps that clock to its own, so that a client's wrong clock does not matter.
+    FenceClamp,
+    /// A lease is handed over inside a process only while it is held and its last renewal was good.
+    HandOverHeldOnly,
+    /// The first guard is marked not held before the second one exists.
+    HandOverMarksFirst,
+    /// Once a release is queued anywhere, the lease is not handed over.
+    HandOverBeforeRelease,
+    /// A lease is handed over fewer times than there are numbers between two tokens.
+    HandOverWithinStep,
+    /// A guard is not given up while its question for a token is under way.
+    HandOverAfterQuestion,
+}
+
+/// What the protocol promises; a state remembers the first promise that was broken on the way to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Promise {
+    /// At most one guard is held at any time.
+    Exclusion,
+    /// A lease that was extended was held all the time: nobody else was granted in between.
+    Continuity,
+    /// Tokens rise in the order in which the lock was granted or handed over.
+    TokenOrder,
+    /// The votes of a granted round come from as many servers.
+    Servers,
+    /// A lease that is handed over is held, and was renewed last time.
+    HandOver,
+    /// Behind an executed release no key of that attempt stays.
+    Tidiness,
+}
+
+impl Promise {
+    /// All of them.
+    pub const ALL: [Promise; 6] = [
+        Promise::Exclusion,
+        Promise::Continuity,
+        Promise::TokenOrder,
+        Promise::Servers,
+        Promise::HandOver,
+        Promise::Tidiness,
+    ];
+
+    /// The name of the property.
+    pub fn name(self) -> &'static str {
+        match self {
+            Promise::Exclusion => "exclusion",
+            Promise::Continuity => "continuity",
+            Promise::TokenOrder => "token order",
+            Promise::Servers => "servers",
+            Promise::HandOver => "hand-over",
+            Promise::Tidiness => "tidiness",
+        }
+    }
+}
