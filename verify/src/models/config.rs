@@ -110,6 +110,9 @@ pub struct Config {
     pub kinds: &'static [Fault],
     /// Whether a loss is noticed at once, by clients that are not modelled. The earliest begin of a quarantine is the worst.
     pub noticed_at_once: bool,
+    /// Whether an acquire writes the key in quarantine too, uncounted, as a plain vote does whose comparison fails. For a
+    /// network that may do anything, where acquires are scripts.
+    pub uncounted_writes: bool,
     /// The largest number of masters on which the key is revoked.
     pub revokes: u8,
     /// Whether the connections have cached the generation at the beginning.
@@ -157,6 +160,7 @@ impl Config {
         faults: 0,
         kinds: &[],
         noticed_at_once: false,
+        uncounted_writes: false,
         revokes: 0,
         cached: true,
         quarantined: false,

@@ -35,6 +35,7 @@ const FENCED_LOSS: Config = Config {
     faults: 1,
     kinds: &[Fault::Flush],
     noticed_at_once: true,
+    uncounted_writes: true,
     quarantine: 3,
     clock: 4,
     ahead: [3, 0],
@@ -44,9 +45,8 @@ const FENCED_LOSS: Config = Config {
     earliest: [0, 1],
     ..FENCED
 };
-const FOLDED_LOSS: Config = Config { fencing: [Fencing::OnDemand, Fencing::Folded], ..FENCED_LOSS };
 /// One thread of A hands its lease to others; steps of two.
-const HANDED: Config = Config { hand_overs: 2, step: 2, horizon: 1, ..FENCED };
+const HANDED: Config = Config { hand_overs: 2, step: 2, horizon: 1, ..FOLDED };
 /// Master 3 lost its memory before; A's connection does not know it yet, so its key there is written and not counted.
 const ADOPTED: Config = Config {
     quarantined: true,
@@ -101,8 +101,18 @@ fn whole() -> Vec<Config> {
         },
         Config { name: "fence", about: "tokens on demand", ..FENCED },
         Config { name: "fence-folded", about: "A on demand, B takes its token along", ..FOLDED },
-        Config { name: "fence-loss", about: "counters lost, A's clock three ticks ahead", ..FENCED_LOSS },
-        Config { name: "fence-loss-folded", about: "the same, B takes its token along", ..FOLDED_LOSS },
+        Config {
+            name: "fence-loss",
+            about: "counters lost, A's clock three ticks ahead; A takes its token along, B asks",
+            fencing: [Fencing::Folded, Fencing::OnDemand],
+            ..FENCED_LOSS
+        },
+        Config {
+            name: "fence-loss-folded",
+            about: "the same, both take their tokens along",
+            fencing: [Fencing::Folded; 2],
+            ..FENCED_LOSS
+        },
         Config { name: "hand-over", about: "two hand-overs in A, tokens on demand", ..HANDED },
         Config {
             name: "alias",
@@ -139,14 +149,25 @@ fn votes() -> Vec<Config> {
         without(
             &[Rule::TokenPerAttempt],
             Exclusion,
-            Config { name: "no-token-per-attempt", attempts: [2, 1], horizon: 2, breaks: 1, ..Config::BASE },
+            Config {
+                name: "no-token-per-attempt",
+                network: Network::Anything,
+                cached: false,
+                attempts: [2, 1],
+                horizon: 1,
+                ..Config::BASE
+            },
         ),
         without(
             &[Rule::DeadlineFromStart],
             Exclusion,
             Config { name: "deadline-from-answer", releases: false, ..Config::BASE },
         ),
-        without(&[Rule::Quarantine], Exclusion, Config { name: "no-quarantine", releases: false, ..ONE_LOSS }),
+        without(
+            &[Rule::Quarantine],
+            Exclusion,
+            Config { name: "no-quarantine", releases: false, horizon: 1, ..ONE_LOSS },
+        ),
         without(
             &[Rule::QuarantineLength],
             Exclusion,
@@ -173,7 +194,11 @@ fn votes() -> Vec<Config> {
             Exclusion,
             Config { name: "cache-unsettled", attempts: [1, 2], cached: false, horizon: 1, ..ONE_FLUSH },
         ),
-        without(&[Rule::Nonce], Exclusion, Config { name: "no-nonce", attempts: [1, 2], horizon: 1, ..ONE_FLUSH }),
+        without(
+            &[Rule::Nonce],
+            Exclusion,
+            Config { name: "no-nonce", noticed_at_once: true, releases: false, horizon: 1, ..ONE_FLUSH },
+        ),
     ]
 }
 
@@ -226,17 +251,23 @@ fn leases() -> Vec<Config> {
 /// Rules of fencing.
 fn fencing() -> Vec<Config> {
     use Promise::TokenOrder;
+    const FLUSHED: Config = Config { releases: true, horizon: 1, earliest: [0, 0], ahead: [1, 0], ..FENCED_LOSS };
+    const BOTH_FOLDED: Config = Config { fencing: [Fencing::Folded; 2], ..FENCED_LOSS };
     vec![
         without(&[Rule::FenceOwnValue], TokenOrder, Config { name: "fence-any-value", ..FOLDED }),
-        without(&[Rule::FenceGeneration], TokenOrder, Config { name: "fence-any-generation", ..FENCED_LOSS }),
+        without(
+            &[Rule::FenceGeneration],
+            TokenOrder,
+            Config { name: "fence-any-generation", fencing: [Fencing::Folded, Fencing::OnDemand], ..FLUSHED },
+        ),
         without(&[Rule::FenceDeadline], TokenOrder, Config { name: "fence-late", ..FENCED }),
         without(
             &[Rule::FenceRank],
             TokenOrder,
-            Config { name: "fence-maximum", attempts: [2, 2], horizon: 1, ..FENCED },
+            Config { name: "fence-maximum", fencing: [Fencing::Folded; 2], attempts: [2, 1], horizon: 1, ..FENCED },
         ),
-        without(&[Rule::FenceClock], TokenOrder, Config { name: "fence-no-clock", ..FENCED_LOSS }),
-        without(&[Rule::FenceClamp], TokenOrder, Config { name: "fence-unclamped", ..FOLDED_LOSS }),
+        without(&[Rule::FenceClock], TokenOrder, Config { name: "fence-no-clock", ..BOTH_FOLDED }),
+        without(&[Rule::FenceClamp], TokenOrder, Config { name: "fence-unclamped", ..BOTH_FOLDED }),
     ]
 }
 

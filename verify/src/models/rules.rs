@@ -56,7 +56,8 @@ pub enum Rule {
     FenceDeadline,
     /// The token is the `r`-th largest counter, `r = q + v - N - f`, and a quorum holds it before it is used.
     FenceRank,
-    /// Counters are raised at least to the client's clock, so that they go on rising after a loss.
+    /// Counters are raised at least to a clock, so that they go on rising after a loss: to the client's, clamped to the
+    /// master's. Left out, both clocks are (the clamp alone would lift the counters to the master's).
     FenceClock,
     /// Each master clamps that clock to its own, so that a client's wrong clock does not matter.
     FenceClamp,
@@ -70,6 +71,41 @@ pub enum Rule {
     HandOverWithinStep,
     /// A guard is not given up while its question for a token is under way.
     HandOverAfterQuestion,
+}
+
+impl Rule {
+    /// All of them.
+    pub const ALL: [Rule; 29] = [
+        Rule::TokenPerAttempt,
+        Rule::DeadlineFromStart,
+        Rule::Quarantine,
+        Rule::QuarantineLength,
+        Rule::NoCountInQuarantine,
+        Rule::FaultMargin,
+        Rule::IndexInValue,
+        Rule::ReadGeneration,
+        Rule::ReadBehindWrite,
+        Rule::CachePerConnection,
+        Rule::CacheSettledOnly,
+        Rule::Nonce,
+        Rule::UndoOnlyWhenOver,
+        Rule::ReleaseOnSameConnection,
+        Rule::ExtendBeforeDeadline,
+        Rule::RecreateUnderQuarantine,
+        Rule::NeverShorten,
+        Rule::RevokeKeepsLife,
+        Rule::FenceOwnValue,
+        Rule::FenceGeneration,
+        Rule::FenceDeadline,
+        Rule::FenceRank,
+        Rule::FenceClock,
+        Rule::FenceClamp,
+        Rule::HandOverHeldOnly,
+        Rule::HandOverMarksFirst,
+        Rule::HandOverBeforeRelease,
+        Rule::HandOverWithinStep,
+        Rule::HandOverAfterQuestion,
+    ];
 }
 
 /// What the protocol promises; a state remembers the first promise that was broken on the way to it.

@@ -131,6 +131,10 @@ fn read(server: &Server, ours: Value, expected: u8, config: &Config) -> Outcome 
 /// `acquire.lua`. Our own value is a refusal too, as in the script.
 fn acquire(config: &Config, server: &mut Server, ours: Value, now: u8, proposal: u8) -> Outcome {
     if !may_vote(config, server, now) {
+        if config.uncounted_writes && proposal == 0 && server.key.is_none() {
+            write(server, ours, now + config.ttl);
+            return Outcome::Stale;
+        }
         return Outcome::Quarantined;
     }
     if server.key.is_some() {
@@ -179,7 +183,8 @@ pub fn proposal(config: &Config, now: u8, ahead: u8) -> u8 {
 }
 
 fn clamped(config: &Config, now: u8, proposal: u8) -> u8 {
-    if config.clock == 0 || config.clamp == u8::MAX || !config.keeps(Rule::FenceClamp) {
+    let no_clock = config.clock == 0 || !config.keeps(Rule::FenceClock);
+    if no_clock || config.clamp == u8::MAX || !config.keeps(Rule::FenceClamp) {
         return proposal;
     }
     let at = |tick: u8| tick * config.clock + 1;
