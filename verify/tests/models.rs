@@ -5,7 +5,7 @@ use redleash_verify::models::config::{Config, Expected};
 use redleash_verify::models::{check, configs};
 
 fn find(name: &str) -> Config {
-    configs::all().into_iter().find(|config| config.name == name).unwrap()
+    configs::all().into_iter().find(|config| config.name == name).expect("a configuration of this name")
 }
 
 #[test]

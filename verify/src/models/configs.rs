@@ -105,6 +105,7 @@ fn whole() -> Vec<Config> {
             name: "fence-loss",
             about: "counters lost, A's clock three ticks ahead; A takes its token along, B asks",
             fencing: [Fencing::Folded, Fencing::OnDemand],
+            earliest: [0, 2],
             ..FENCED_LOSS
         },
         Config {
@@ -213,6 +214,18 @@ fn leases() -> Vec<Config> {
         ),
         without(&[Rule::UndoOnlyWhenOver], Exclusion, Config { name: "early-undo", ..ADOPTED }),
         without(&[Rule::ExtendBeforeDeadline], Continuity, Config { name: "late-extension", ..EXTENDED }),
+        // Without re-creation: a straggler of the acquire writes the key again, and the extension finds it.
+        without(
+            &[Rule::ExtendBeforeDeadline],
+            Continuity,
+            Config {
+                name: "late-extension-kept",
+                network: Network::Anything,
+                cached: false,
+                quarantine: 0,
+                ..EXTENDED
+            },
+        ),
         without(
             &[Rule::NeverShorten],
             Exclusion,
