@@ -102,6 +102,13 @@ fn whole() -> Vec<Config> {
         Config { name: "fence", about: "tokens on demand", ..FENCED },
         Config { name: "fence-folded", about: "A on demand, B takes its token along", ..FOLDED },
         Config {
+            name: "fence-lossy",
+            about: "both take their tokens along, two answers are lost",
+            fencing: [Fencing::Folded; 2],
+            losses: 2,
+            ..FENCED
+        },
+        Config {
             name: "fence-loss",
             about: "counters lost, A's clock three ticks ahead; A takes its token along, B asks",
             fencing: [Fencing::Folded, Fencing::OnDemand],

@@ -192,7 +192,7 @@ pub fn run(options: &Options) -> Verdict {
         ));
     }
     Verdict::held(format!(
-        "{whole} configurations of the whole protocol exhausted, each of {} rules left out once and refuted; {states} states, {times}",
+        "{whole} configurations of the whole protocol exhausted, {} with a rule left out refuted; {states} states, {times}",
         chosen.len() - whole,
     ))
 }
