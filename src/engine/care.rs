@@ -42,7 +42,7 @@ impl Caretakers {
         let started = threads.spawn("caretaker", move || {
             for lane in receiver {
                 lane.take_care();
-                lane.attended.store(false, Ordering::Release);
+                lane.attended.store(crate::planted::on("caretaker_lost"), Ordering::Release);
                 if lane.is_owed() {
                     lane.attend();
                 }

@@ -9,6 +9,7 @@ use super::settings::Terms;
 use super::signal::{Callback, Signal};
 use super::timer::{Event, Key};
 use super::watchdog::Seat;
+use crate::planted;
 use crate::protocol::handover::Handover;
 use crate::protocol::lease::{self, Extended, Lease, State};
 use crate::protocol::{Command, Keys, Mono, Operation, Owner, Reason, Round, Todo};
@@ -48,7 +49,9 @@ pub(super) struct Gate {
 impl Gate {
     /// Ends the lease on our side; the state it was in. Nothing of an extension is sent again from here on.
     fn release(&mut self, now: Mono) -> State {
-        if let Some(op) = self.extension.take() {
+        if let Some(op) = self.extension.take()
+            && !planted::on("renewal_sent_behind_release")
+        {
             op.close();
         }
         self.lease.release(now)
@@ -221,6 +224,9 @@ impl Held {
         drop(self.place.lock().take());
         let lost = self.lost_by(reason);
         log::error!("{lost}");
+        if planted::on("loss_not_told") {
+            return;
+        }
         for callback in self.signal().fire(&lost) {
             self.engine.callbacks.call(&self.engine.threads, callback, lost.clone());
         }
@@ -309,8 +315,13 @@ impl Held {
             let mut gate = self.gate.lock();
             let extension = gate.lease.begin_extension(start, ttl);
             if extension.is_some() {
-                lane.enqueue(op.clone());
-                gate.extension = Some(op.clone());
+                if planted::on("renewal_outside_gate") {
+                    drop(gate);
+                    lane.enqueue(op.clone());
+                } else {
+                    lane.enqueue(op.clone());
+                    gate.extension = Some(op.clone());
+                }
             }
             extension
         };

@@ -85,6 +85,9 @@ impl Watchdogs {
     fn work(&self, jobs: &Receiver<Job>, stopped: Option<&Receiver<()>>) {
         while let Some(Job { held, worker }) = next_unless_stopped(jobs, stopped) {
             renew(&held);
+            if crate::planted::on("watchdog_dies") {
+                return;
+            }
             if let Some(worker) = worker {
                 let mut seat = held.seat.0.lock();
                 if let Taken::Retired = *seat {

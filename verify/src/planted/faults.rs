@@ -26,15 +26,34 @@ const fn sim(name: &'static str, what: &'static str) -> Fault {
 }
 
 /// A fault that a test of the library finds.
-#[allow(dead_code, reason = "the faults of the wire and the engine come later")]
 const fn test(name: &'static str, what: &'static str, file: &'static str, test: &'static str) -> Fault {
     Fault { name, what, finder: Finder::Test(file, test) }
 }
+
+const TIMER: &str = "timer::what_is_entered_is_handled_when_it_is_due";
+const FORKS: &str = "the_guard_is_lost_in_the_child_and_held_in_the_parent";
 
 /// All of them.
 pub const FAULTS: &[Fault] = &[
     sim("quorum_one_less", "the quorum is one vote too small"),
     sim("quarantine_not_awaited", "a master that lost its memory votes at once"),
+    test(
+        "renewal_outside_gate",
+        "a renewal is queued behind the gate, and so behind the release",
+        "threads",
+        "gate::nothing_is_written_behind_the_release",
+    ),
+    test(
+        "renewal_sent_behind_release",
+        "a renewal whose script was forgotten is sent again behind the release",
+        "threads",
+        "gate::nothing_is_sent_again_behind_the_release",
+    ),
+    test("caretaker_lost", "a caretaker comes once only", "threads", "caretaker::no_reply_is_left_unread"),
+    test("timer_oversleeps", "the timer is not woken for what is due before its next", "threads", TIMER),
+    test("watchdog_dies", "a watchdog ends after its first renewal", "renewal", "a_watchdog_lease_outlives_its_ttl"),
+    test("loss_not_told", "nobody is told of a loss", "loss_signal", "one_message_and_no_more"),
+    test("fork_ignored", "a forked child uses the guard of its parent", "forks", FORKS),
 ];
 
 #[cfg(test)]
