@@ -34,8 +34,36 @@ pub(crate) fn script(text: &'static str) -> &'static str {
 
 /// Faults of the scripts: the name, the right text and the wrong one, put wherever the right one stands.
 #[cfg(redleash_planted)]
-const SCRIPTS: &[(&str, &str, &str)] = &[(
-    "quarantine_not_awaited",
-    "if now < tonumber(ready) then return {-1, math.ceil((tonumber(ready) - now) / 1000)} end\n",
-    "",
-)];
+const SCRIPTS: &[(&str, &str, &str)] = &[
+    (
+        "quarantine_not_awaited",
+        "if now < tonumber(ready) then return {-1, math.ceil((tonumber(ready) - now) / 1000)} end\n",
+        "",
+    ),
+    ("run_id_not_compared", "or (ARGV[3] ~= '' and run ~= ARGV[3])", ""),
+    ("quarantine_halved", "now + ARGV[6])", "now + ARGV[6] / 2)"),
+    (
+        "extension_counted_in_quarantine",
+        "local no = refusal()\nif no then return no end\nlocal cur, bad = holder()\nif bad then return bad end\n\
+         if cur and cur ~= ARGV[1]",
+        "refusal()\nlocal cur, bad = holder()\nif bad then return bad end\nif cur and cur ~= ARGV[1]",
+    ),
+    ("extension_shortens", "elseif redis.call('PTTL', KEYS[1]) < tonumber(ARGV[7]) then", "else"),
+    (
+        "fence_without_own_value",
+        "refusal() or not_ours()\nif no then return no end\nlocal c = raise(ARGV[7])",
+        "refusal()\nif no then return no end\nlocal c = raise(ARGV[7])",
+    ),
+    (
+        "fence_without_generation",
+        "refusal() or not_ours()\nif no then return no end\nlocal c = raise(ARGV[7])",
+        "not_ours()\nif no then return no end\nlocal c = raise(ARGV[7])",
+    ),
+    ("proposal_ignored", "or '0') + 64, p)", "or '0') + 64, 0)"),
+    ("revoked_key_is_deleted", "redis.call('SET', KEYS[1], ARGV[1], 'KEEPTTL')", "redis.call('DEL', KEYS[1])"),
+    (
+        "adopted_from_anybody",
+        "if cur ~= ARGV[8] and cur ~= ARGV[1] then return {0, redis.call('PTTL', KEYS[1])} end\n",
+        "",
+    ),
+];

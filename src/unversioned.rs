@@ -1,5 +1,9 @@
 //! Doors into the wire for benchmarks and fuzzers. Not covered by semantic versioning.
 
+mod talk;
+
+pub use talk::{Heard, Request, ScriptText, Talk, scripts};
+
 use crate::Client;
 use crate::protocol::{Answer, Command, Keys, Operation, Owner};
 use crate::wire::packed::Packed;

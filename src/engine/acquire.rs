@@ -9,7 +9,7 @@ use super::rounds::Finished;
 use super::settings::Terms;
 use super::waiting::{Patience, Paused, Waiting};
 use crate::protocol::acquire::Plan;
-use crate::protocol::{Acquire, Command, End, Judgement, Keys, Mono, Operation, Owner, Step, Token, Wait, validity};
+use crate::protocol::{Acquire, Attempt, Command, End, Judgement, Keys, Mono, Operation, Owner, Step, Wait};
 use crate::sys::{clock, entropy};
 use crate::wire::op::Op;
 use std::sync::Arc;
@@ -74,7 +74,14 @@ fn contend(
     let mut step = machine.first();
     loop {
         step = match step {
-            Step::Round { full } => match attempt(engine, keys, terms, (full, waiting.word_ms()), patience.limit())? {
+            Step::Round { full } => match attempt(
+                engine,
+                keys,
+                terms,
+                &mut machine,
+                (full, waiting.word_ms()),
+                patience.limit(),
+            )? {
                 Ok(held) => {
                     if let Some(place) = place {
                         held.occupy(place);
@@ -132,6 +139,7 @@ fn attempt(
     engine: &Arc<Engine>,
     keys: &Arc<Keys>,
     terms: &Arc<Terms>,
+    machine: &mut Acquire,
     (full, word_ms): (bool, u64),
     limit: Mono,
 ) -> Result<Result<Arc<Held>, Failed>, Error> {
@@ -139,27 +147,30 @@ fn attempt(
     let wall_us = clock::wall_us();
     // Only scripts may begin a generation, and they take the nonce.
     let (token, nonce) = entropy::token_and_nonce().map_err(Error::System)?;
-    let owner = Arc::new(Owner::new(Token::from_bytes(token), &terms.label, wall_us / 1_000));
+    let owner = Arc::new(Owner::new(machine.token(token), &terms.label, wall_us / 1_000));
     let fence = terms.fenced.then_some(wall_us);
     let operation = Operation::Acquire { px_ms: terms.px_ms(terms.ttl), full, fence, word_ms };
     let command = Command { keys: keys.clone(), owner: owner.clone(), operation, nonce };
     let round_limit = settings.round_limit(terms.ttl);
     let mut round = engine.round(command, clock::now().plus(round_limit).min(limit));
-    let until = validity::until(round.start, terms.ttl, settings.drift);
-    let (judgement, counters) =
-        round.look(|answers, end| (answers.judge(end, until), terms.fenced.then(|| answers.counters())));
+    let attempt = Attempt::acquiring(round.start, terms.ttl, settings.drift);
+    let (judgement, counters, undone) = round.look(|answers, end| {
+        let judgement = attempt.judge(answers, end);
+        let undone = attempt.end(&judgement, answers);
+        (judgement, terms.fenced.then(|| answers.counters()), undone)
+    });
+    take_back(engine, &round.op, undone);
     if judgement != Judgement::Granted {
-        undo(engine, &round.op);
         return Ok(Err(Failed { judgement, round }));
     }
-    let held = Held::new(engine, keys, &owner, terms, &round);
+    let held = Held::new(engine, keys, &owner, terms, attempt, &round);
     if engine.is_closed() {
         // Its timer is gone: nobody would renew it or tell of its end.
         held.abandon();
         return Err(Error::Closed);
     }
     if let Some(counters) = counters {
-        let (judgement, round) = match fence::settle(engine, &held, &counters, until) {
+        let (judgement, round) = match fence::settle(engine, &held, &counters, attempt.until()) {
             Ok(token) => {
                 held.remember_fence(token);
                 return Ok(Ok(held));
@@ -173,12 +184,17 @@ fn attempt(
     Ok(Ok(held))
 }
 
-/// Takes back an attempt that was given up, on the connections that carried it and behind it.
+/// Takes back an attempt that was given up after it had been granted.
 pub(crate) fn undo(engine: &Engine, attempt: &Op) {
     let mut round = attempt.round.lock();
     round.close();
     let targets = round.undo_targets();
     drop(round);
+    take_back(engine, attempt, targets);
+}
+
+/// Releases the value of `attempt` on the masters `targets`, on the connections that carried it and behind it.
+pub(crate) fn take_back(engine: &Engine, attempt: &Op, targets: u32) {
     if targets != 0 {
         let command =
             Command { operation: Operation::Release { keep: Duration::ZERO, tell: false }, ..attempt.command.clone() };

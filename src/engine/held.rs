@@ -12,7 +12,7 @@ use super::watchdog::Seat;
 use crate::planted;
 use crate::protocol::handover::Handover;
 use crate::protocol::lease::{self, Extended, Lease, State};
-use crate::protocol::{Command, Keys, Mono, Operation, Owner, Reason, Round, Todo};
+use crate::protocol::{Attempt, Command, Keys, Mono, Operation, Owner, Reason, Round, Todo};
 use crate::sys::channel::Receiver;
 use crate::sys::sync::{AtomicU64, Mutex, Ordering};
 use crate::sys::{clock, entropy};
@@ -83,16 +83,17 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// A lease granted by `round`.
+    /// The lease of `attempt`, granted by `round`.
     pub(crate) fn new(
         engine: &Arc<Engine>,
         keys: &Arc<Keys>,
         owner: &Arc<Owner>,
         terms: &Arc<Terms>,
+        attempt: Attempt,
         round: &Finished,
     ) -> Arc<Held> {
         let handover = Handover::new(if terms.min_hold.is_zero() { terms.hand_over } else { Duration::ZERO });
-        let lease = Lease::new(terms.lease(engine.settings.drift), round.start);
+        let lease = attempt.lease(terms.lease(engine.settings.drift), round.end);
         Arc::new_cyclic(|this: &Weak<Held>| {
             // What is due already is left to the timer's thread: the guard does not exist yet.
             let timer = lease.next_due().map(|at| engine.timer.enter(at, Event::Lease(this.clone())));
@@ -305,7 +306,7 @@ impl Held {
     pub(crate) fn extend(&self, ttl: Duration) -> Result<(), Error> {
         let _one = self.extending.lock();
         let quorum = self.engine.settings.quorum;
-        let operation = Operation::Extend { px_ms: self.terms.px_ms(ttl), recreate: self.engine.settings.quarantine };
+        let operation = Operation::extend(self.terms.px_ms(ttl), self.engine.settings.quarantine);
         let op = Arc::new(Op::new(self.command(operation), quorum, quorum.all(), true));
         let lane = self.lane();
         let start = clock::now();

@@ -6,7 +6,7 @@ use super::error::{Error, Tally};
 use super::held::Held;
 use super::rounds::Finished;
 use super::settings::Terms;
-use crate::protocol::{Answer, Command, Judgement, Keys, Mono, Operation, Owner, Token, validity};
+use crate::protocol::{Answer, Attempt, Command, Judgement, Keys, Mono, Operation, Owner, Token};
 use crate::sys::{clock, entropy};
 use crate::wire::op::Op;
 use std::sync::Arc;
@@ -58,8 +58,7 @@ impl Engine {
     /// Adopts the lease of `from`, which its owner has given up and which ends at `until_old`.
     ///
     /// The value is replaced by one with a token of our own, so that a lease is adopted once. Proof obligation: the votes
-    /// are those of an acquire, with the given-up key in the place of an absent one; and the quorum is complete before
-    /// `until_old`, so nobody else was granted in between.
+    /// are those of an acquire, with the given-up key in the place of an absent one.
     pub(crate) fn adopt(
         self: &Arc<Self>,
         keys: &Arc<Keys>,
@@ -75,11 +74,16 @@ impl Engine {
         let command = Command { keys: keys.clone(), owner: owner.clone(), operation, nonce };
         let deadline = clock::now().plus(self.settings.round_limit(terms.ttl)).min(until_old);
         let mut round = self.round(command, deadline);
-        let until = validity::until_adopted(round.start, terms.ttl, self.settings.drift, until_old);
-        let judgement = round.look(|answers, end| answers.judge(end, until));
+        let attempt = Attempt::adopting(round.start, terms.ttl, self.settings.drift, until_old);
+        let (judgement, undone) = round.look(|answers, end| {
+            let judgement = attempt.judge(answers, end);
+            let undone = attempt.end(&judgement, answers);
+            (judgement, undone)
+        });
+        super::acquire::take_back(self, &round.op, undone);
         match judgement {
             Judgement::Granted => {
-                let held = Held::new(self, keys, &owner, terms, &round);
+                let held = Held::new(self, keys, &owner, terms, attempt, &round);
                 if self.is_closed() {
                     held.abandon();
                     return Err(Error::Closed);
@@ -89,16 +93,13 @@ impl Engine {
                 }
                 Ok(held)
             }
-            other => {
-                super::acquire::undo(self, &round.op);
-                Err(Error::of_judgement(
-                    other,
-                    &keys.name,
-                    terms.ttl,
-                    self.settings.deployment.block(),
-                    round.tally(self),
-                ))
-            }
+            other => Err(Error::of_judgement(
+                other,
+                &keys.name,
+                terms.ttl,
+                self.settings.deployment.block(),
+                round.tally(self),
+            )),
         }
     }
 

@@ -26,10 +26,10 @@ impl Finished {
 
     /// Looks at the answers, and reads the clock after them: no vote comes in between, so none that is counted is later
     /// than the time given.
-    pub(crate) fn look<T>(&mut self, look: impl FnOnce(&Round, Mono) -> T) -> T {
-        let round = self.op.round.lock();
+    pub(crate) fn look<T>(&mut self, look: impl FnOnce(&mut Round, Mono) -> T) -> T {
+        let mut round = self.op.round.lock();
         self.end = clock::now();
-        look(&round, self.end)
+        look(&mut round, self.end)
     }
 
     /// What every master said.

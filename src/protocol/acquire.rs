@@ -1,8 +1,10 @@
 //! One call that acquires: rounds, pauses, and when to give up.
 
+use super::owner::Token;
 use super::retry::{self, Backoff};
 use super::round::Judgement;
 use super::time::Mono;
+use crate::planted;
 use std::time::Duration;
 
 /// How long a call may wait.
@@ -79,17 +81,37 @@ pub struct Acquire {
     /// The outage that the last round met, and when it began.
     outage: Option<(End, Mono)>,
     slowest: Duration,
+    token: Option<Token>,
 }
 
 impl Acquire {
     /// A call that begins now.
     pub fn new(plan: Plan) -> Acquire {
-        Acquire { plan, attempts: 0, pauses: 0, splits: 0, refused: false, outage: None, slowest: Duration::ZERO }
+        Acquire {
+            plan,
+            attempts: 0,
+            pauses: 0,
+            splits: 0,
+            refused: false,
+            outage: None,
+            slowest: Duration::ZERO,
+            token: None,
+        }
     }
 
     /// The first step.
     pub fn first(&mut self) -> Step {
         Step::Round { full: self.plan.always_full }
+    }
+
+    /// The token of the next attempt: of 128 fresh bits from the operating system, and of no attempt before.
+    pub fn token(&mut self, fresh: [u8; 16]) -> Token {
+        let token = match self.token {
+            Some(former) if planted::on("token_kept_over_attempts") => former,
+            _ => Token::from_bytes(fresh),
+        };
+        self.token = Some(token);
+        token
     }
 
     /// The number of attempts so far.

@@ -3,6 +3,7 @@
 use super::layout::Keys;
 use super::owner::Owner;
 use super::round::Rule;
+use crate::planted;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,8 +49,7 @@ pub enum Operation {
     Extend {
         /// The key's new life in milliseconds.
         px_ms: u64,
-        /// Whether an absent key is written again. Only where the quarantine is in force: elsewhere nobody vouches for the
-        /// time in which the key was absent.
+        /// Whether an absent key is written again.
         recreate: bool,
     },
     /// Renew many leases of one client, each as `Extend` does.
@@ -106,6 +106,12 @@ pub enum Form {
 }
 
 impl Operation {
+    /// An extension for `px_ms`. An absent key is written again only where the quarantine is in force: elsewhere nobody
+    /// vouches for the time in which it was absent.
+    pub fn extend(px_ms: u64, quarantine: bool) -> Operation {
+        Operation::Extend { px_ms, recreate: quarantine || planted::on("written_again_without_quarantine") }
+    }
+
     /// A number for each operation, below 32.
     pub fn number(&self) -> u32 {
         match self {

@@ -2,6 +2,7 @@
 
 use super::quorum::Quorum;
 use super::time::Mono;
+use crate::planted;
 
 /// A counter rises by this much per raise; the numbers between are for hand-overs within one lease.
 pub const STEP: u64 = 64;
@@ -35,8 +36,8 @@ pub fn rank(quorum: Quorum, counters: &[Option<u64>]) -> Rank {
     given.sort_unstable_by(|a, b| b.cmp(a));
     // r >= 1, because v >= q and 2q > N + f.
     let r = quorum.votes() + given.len() - quorum.masters() - quorum.margin();
-    let token = given[r - 1];
-    if given[quorum.votes() - 1] >= token {
+    let token = if planted::on("largest_counter_is_the_token") { given[0] } else { given[r - 1] };
+    if given[quorum.votes() - 1] >= token || planted::on("no_write_back") {
         return Rank::Done(token);
     }
     let below = |c: &Option<u64>| c.is_none_or(|c| c < token);
@@ -64,7 +65,7 @@ pub enum Settling {
 /// (rule 4b).
 pub fn settle(quorum: Quorum, counters: &[Option<u64>], now: Mono, until: Mono) -> Settling {
     match rank(quorum, counters) {
-        Rank::Done(token) if now < until => Settling::Token(token),
+        Rank::Done(token) if now < until || planted::on("token_after_the_end") => Settling::Token(token),
         Rank::WriteBack(token, _) => Settling::WriteBack(token),
         Rank::Done(_) | Rank::NotEnough => Settling::Late,
     }

@@ -13,6 +13,7 @@
 //! Not covered by semantic versioning: it is public for the simulator, the benchmarks and the curious.
 
 pub mod acquire;
+pub mod attempt;
 pub mod command;
 pub mod fence;
 pub mod generation;
@@ -30,6 +31,7 @@ pub mod validity;
 pub mod wakeup;
 
 pub use acquire::{Acquire, End, Step, Wait};
+pub use attempt::Attempt;
 pub use command::{Command, Operation};
 pub use layout::{Keys, NameError, Namespace};
 pub use lease::{Lease, Reason, State, Todo};

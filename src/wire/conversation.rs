@@ -3,6 +3,7 @@
 use super::decode::{self, Cache, Decoded, Written};
 use super::encode::{Encoder, Peer};
 use super::op::Op;
+use crate::planted;
 use crate::protocol::command::{Form, form};
 use crate::protocol::{Answer, Cause, Mono};
 use redis::Value;
@@ -41,7 +42,7 @@ pub(crate) enum Replied {
     Unasked,
 }
 
-/// What has been said on a connection. A new connection begins with an empty one: it inherits nothing.
+/// What has been said on a connection.
 #[derive(Default)]
 pub(crate) struct Conversation {
     pub(crate) fifo: VecDeque<Entry>,
@@ -53,6 +54,16 @@ impl Conversation {
     /// When the oldest unanswered request was sent.
     pub(crate) fn oldest(&self) -> Option<Mono> {
         self.fifo.front().map(|e| e.sent)
+    }
+
+    /// The connection is given up: its unanswered requests. The next connection inherits nothing, least of all the
+    /// generation: that one is settled on the next server process is not known.
+    pub(crate) fn end(&mut self) -> VecDeque<Entry> {
+        if !planted::on("generation_inherited") {
+            self.settled = None;
+        }
+        self.scripts_only = false;
+        std::mem::take(&mut self.fifo)
     }
 
     /// Matches a reply with the oldest unanswered request to master `i`.

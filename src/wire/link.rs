@@ -72,13 +72,12 @@ impl Link {
         same
     }
 
-    /// Puts a new connection in place. Its cache of the generation is empty: it never inherits one.
+    /// Puts a new connection in place; the former one's conversation has ended with it.
     pub(crate) fn install(&self, pooled: Pooled) {
         let mut inner = self.inner.lock();
         inner.conn = Some(Arc::clone(&pooled));
         inner.pooled = Some(pooled);
         debug_assert!(inner.said.fifo.is_empty(), "requests of a former connection");
-        inner.said = Conversation::default();
         self.backlog.store(false, Ordering::Release);
     }
 
@@ -87,10 +86,10 @@ impl Link {
         let mut inner = self.inner.lock();
         let conn = inner.conn.take_if(|c| c.id() == conn_id)?;
         conn.break_off();
-        let (pooled, said) = (inner.pooled.take(), std::mem::take(&mut inner.said));
+        let (pooled, unanswered) = (inner.pooled.take(), inner.said.end());
         drop(inner);
         drop(pooled);
-        Some(said.fifo)
+        Some(unanswered)
     }
 
     /// Matches a reply of connection `conn_id` with the oldest unanswered request.

@@ -78,4 +78,21 @@ impl Scripts {
             Operation::Init => &self.init,
         }
     }
+
+    /// All of them, with the names of their operations.
+    pub(crate) fn all(&self) -> [(&'static str, &Script); 11] {
+        [
+            ("acquire", &self.acquire),
+            ("extend", &self.extend),
+            ("adopt", &self.adopt),
+            ("release", &self.release),
+            ("fence", &self.fence),
+            ("write_back", &self.write_back),
+            ("verify", &self.verify),
+            ("status", &self.status),
+            ("revoke", &self.revoke),
+            ("blank", &self.blank),
+            ("init", &self.init),
+        ]
+    }
 }

@@ -1,12 +1,142 @@
 //! The protocol as it ships in a seeded world of simulated masters.
+//!
+//! Masters in memory run the shipped scripts in Lua; a network delays, loses and breaks; clients have clocks of their own.
+//! What is said is encoded and decoded by the library, and what is decided is decided by it. One history is one seed.
+
+mod checks;
+mod client;
+pub mod clock;
+mod faults;
+mod holding;
+pub mod keyspace;
+pub mod lua;
+mod plan;
+pub mod resp;
+pub mod rng;
+pub mod server;
+mod worker;
+mod world;
 
 use crate::Verdict;
+use checks::Counts;
+use lua::Interpreter;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+use world::World;
 
 /// The options of `verify sim`.
 #[derive(clap::Args, Clone, Debug)]
-pub struct Options {}
+pub struct Options {
+    /// Number of seeds
+    #[arg(long, default_value_t = 20_000)]
+    pub seeds: u64,
+    /// The first seed; alone, runs only this one and prints what happened
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Run this many histories, with progress and a page of results
+    #[arg(long, conflicts_with_all = ["seeds", "seed"])]
+    pub histories: Option<u64>,
+    /// Threads; by default as many as there are cores
+    #[arg(long)]
+    pub threads: Option<usize>,
+}
+
+/// One history: what went wrong, and what happened.
+struct History {
+    violation: Option<String>,
+    counts: Counts,
+    trace: Vec<String>,
+}
+
+fn history(seed: u64, lua: &Interpreter, traced: bool) -> History {
+    let mut world = World::new(seed, lua, traced);
+    world.run();
+    let plan = format!("{:?}", world.plan);
+    let mut trace = world.checks.trace.take().unwrap_or_default();
+    if traced {
+        trace.insert(0, plan);
+    }
+    world.checks.counts.insert("events", world.events);
+    History { violation: world.checks.violation.take(), counts: std::mem::take(&mut world.checks.counts), trace }
+}
+
+/// What must happen in a run of many seeds, so that it is not empty.
+const MUST_HAPPEN: &[&str] = &["grants"];
+
+struct Sum {
+    counts: Counts,
+    /// The first violation by seed.
+    violation: Option<(u64, String)>,
+}
 
 /// Runs it.
-pub fn run(_options: &Options) -> Verdict {
-    Verdict::failed("not built yet")
+pub fn run(options: &Options) -> Verdict {
+    if let (Some(seed), None) = (options.seed, options.histories) {
+        return replay(seed);
+    }
+    let seeds = options.histories.unwrap_or(options.seeds);
+    let start = Instant::now();
+    let sum = run_all(seeds, options, &AtomicU64::new(0));
+    let took = start.elapsed().as_secs_f64();
+    for (what, times) in &sum.counts {
+        println!("{times:>12}  {what}");
+    }
+    if let Some((seed, what)) = sum.violation {
+        return Verdict::failed(format!("seed {seed}: {what}; see it with: verify sim --seed {seed}"));
+    }
+    let missing: Vec<_> = MUST_HAPPEN.iter().filter(|what| !sum.counts.contains_key(**what)).collect();
+    if seeds >= 5_000 && !missing.is_empty() {
+        return Verdict::failed(format!("never happened: {missing:?}"));
+    }
+    Verdict::held(format!("{seeds} histories, no violation, {:.0} histories/s", seeds as f64 / took))
+}
+
+fn replay(seed: u64) -> Verdict {
+    let Ok(lua) = Interpreter::new() else { return Verdict::failed("a script is not Lua") };
+    let history = history(seed, &lua, true);
+    for line in &history.trace {
+        println!("{line}");
+    }
+    match history.violation {
+        Some(what) => Verdict::failed(format!("seed {seed}: {what}")),
+        None => Verdict::held(format!("seed {seed}: no violation")),
+    }
+}
+
+fn run_all(seeds: u64, options: &Options, next: &AtomicU64) -> Sum {
+    let threads = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get()));
+    let sum = Mutex::new(Sum { counts: Counts::new(), violation: None });
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| work(seeds, next, &sum));
+        }
+    });
+    sum.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+fn work(seeds: u64, next: &AtomicU64, sum: &Mutex<Sum>) {
+    let Ok(lua) = Interpreter::new() else { return };
+    let mut mine = Counts::new();
+    let mut violation = None;
+    loop {
+        let seed = next.fetch_add(1, Ordering::Relaxed);
+        if seed >= seeds {
+            break;
+        }
+        let history = history(seed, &lua, false);
+        for (what, times) in history.counts {
+            *mine.entry(what).or_default() += times;
+        }
+        if let Some(what) = history.violation {
+            violation = Some((seed, what));
+            next.store(seeds, Ordering::Relaxed);
+            break;
+        }
+    }
+    let mut sum = sum.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for (what, times) in mine {
+        *sum.counts.entry(what).or_default() += times;
+    }
+    sum.violation = [sum.violation.take(), violation].into_iter().flatten().min();
 }

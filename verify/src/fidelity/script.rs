@@ -1,0 +1,67 @@
+//! The library's scripts with arguments that make every branch run.
+
+use super::Word;
+use crate::sim::rng::Rng;
+use redleash::unversioned::{ScriptText, scripts};
+
+/// One script.
+pub(super) struct Script(ScriptText);
+
+/// All of them.
+pub(super) fn all() -> Vec<Script> {
+    scripts().into_iter().map(Script).collect()
+}
+
+impl Script {
+    /// A call of it.
+    pub(super) fn draw(&self, rng: &mut Rng, now_us: i64) -> Vec<Word> {
+        let by_digest = rng.chance(50);
+        let mut words: Vec<Word> = if by_digest {
+            vec!["EVALSHA".into(), self.0.sha.clone().into()]
+        } else {
+            vec!["EVAL".into(), self.0.text.into()]
+        };
+        let lock = rng.pick(&["rl:L:{a}", "rl:L:{b}"]);
+        let value = rng.pick(&["v1", "v2"]);
+        match self.0.name {
+            "release" => words.extend(["1", lock, value, rng.pick(&["0", "70000"])].map(Word::from)),
+            "status" => words.extend(["3", lock, "rl:F:{a}", "rl:N"].map(Word::from)),
+            "revoke" => {
+                let now = rng.pick(&["0", "1"]);
+                words.extend(["3", lock, "rl:F:{a}", "rl:R:{a}", "revoked|1", now].map(Word::from));
+            }
+            "blank" => words.extend(["1", "rl:N"].map(Word::from)),
+            "init" => words.extend(["1", "rl:N", "abc", "1000:sim:3:2", "f00d"].map(Word::from)),
+            name => {
+                words.extend(["4", lock, "rl:F:{a}", "rl:N", "rl:R:{a}", value].map(Word::from));
+                words.push(match rng.below(3) {
+                    0 => "".into(),
+                    1 => "abc:1:1000:sim:3:2:junk".into(),
+                    _ => Word::Generation,
+                });
+                words.push(rng.pick(&["", "abc", "abc", "abc", "def"]).into());
+                words.push(rng.pick(&["1000:sim:3:2", "1000:sim:3:2", "1000:sim:3:2", "7:sim:3:2"]).into());
+                words.push(format!("{:016x}", rng.bits()).into());
+                // Nothing, a moment, an hour, and nothing to speak of.
+                words.push(rng.pick(&["0", "3600000000", "-20000000", "-20000000"]).into());
+                let number = match rng.below(4) {
+                    0 => "9007199254740991".to_string(),
+                    1 => "5".to_string(),
+                    _ => (now_us + rng.around(20_000_000)).to_string(),
+                };
+                let px = rng.pick(&["100000", "50000", "0", "x"]);
+                match name {
+                    "acquire" => {
+                        words.push(px.into());
+                        words.push(if rng.chance(50) { "".into() } else { number.into() });
+                    }
+                    "extend" => words.extend([px, rng.pick(&["0", "1"])].map(Word::from)),
+                    "adopt" => words.extend([px, rng.pick(&["v1", "v2"])].map(Word::from)),
+                    "fence" | "write_back" => words.push(number.into()),
+                    _ => {}
+                }
+            }
+        }
+        words
+    }
+}

@@ -1,0 +1,202 @@
+//! The faults, and how the world is healed before the last phase.
+
+use super::clock::Time;
+use super::plan::{Fault, MS};
+use super::world::{Event, World};
+use redleash::protocol::Operation;
+use redleash::unversioned::Request;
+
+impl Fault {
+    /// Its name in reports.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Fault::LostRequests => "fault: requests lost",
+            Fault::LostReplies => "fault: replies lost",
+            Fault::Break => "fault: connection broken",
+            Fault::Delay => "fault: slow network",
+            Fault::Partition => "fault: partition",
+            Fault::Stop => "fault: master stopped",
+            Fault::RestartEmpty => "fault: restart without data",
+            Fault::RestartOld => "fault: restart from an old snapshot",
+            Fault::RestartAll => "fault: restart with all data",
+            Fault::Flush => "fault: FLUSHALL",
+            Fault::ScriptFlush => "fault: SCRIPT FLUSH",
+            Fault::ResyncForeign => "fault: data of another master's replica",
+            Fault::Pause => "fault: client paused",
+            Fault::Crash => "fault: client crashed",
+            Fault::Slew => "fault: clock slewed within the drift",
+            Fault::ClockStep => "fault: clock stepped",
+            Fault::Evict => "fault: key evicted",
+            Fault::ResyncOwn => "fault: data of an old replica of its own",
+            Fault::SlewBeyond => "fault: clock slewed beyond the drift",
+            Fault::ForceRelease => "fault: released by force",
+            Fault::ForceReleaseNow => "fault: deleted by force",
+        }
+    }
+}
+
+impl World<'_> {
+    pub(crate) fn fault(&mut self, fault: Fault) {
+        let ttl = self.plan.ttl.as_nanos() as Time;
+        let server = self.rng.below(self.servers.len() as u64) as usize;
+        let client = self.rng.below(self.clients.len() as u64) as usize;
+        let name = self.rng.below(self.plan.servers.len() as u64) as usize;
+        let liar = self.plan.servers[self.plan.liar];
+        self.checks.count(fault.name());
+        self.note(|| format!("{} (server {server}, client {client}, liar {liar})", fault.name()));
+        match fault {
+            Fault::LostRequests | Fault::LostReplies => {
+                if let Some(conn) = self.any_connection() {
+                    self.cut_off(conn, fault == Fault::LostRequests);
+                }
+            }
+            Fault::Break => {
+                if let Some(conn) = self.any_connection() {
+                    self.disconnect(conn, false);
+                }
+            }
+            Fault::Delay => self.slow_until = self.now + self.rng.below(2 * ttl),
+            Fault::Partition => {
+                let until = self.now + self.rng.below(3 * ttl);
+                self.cut.insert((client, name), until);
+                self.at(until, Event::Heal(client, name));
+            }
+            Fault::Stop => self.servers[server].stopped_until = self.now + self.rng.below(2 * ttl),
+            Fault::RestartEmpty | Fault::RestartOld | Fault::RestartAll => self.restart(server, fault),
+            Fault::Flush => {
+                self.snapshot(server);
+                self.servers[server].keys = Default::default();
+            }
+            Fault::ScriptFlush => {
+                let (lua, now) = (self.lua(), self.now);
+                self.servers[server].run(&[b"SCRIPT", b"FLUSH"], lua, now);
+            }
+            Fault::ResyncForeign => {
+                let other = self.rng.below(self.servers.len() as u64) as usize;
+                // A replica of its own would carry its own generation.
+                let data = if other == server { Default::default() } else { self.servers[other].keys.clone() };
+                self.servers[server].keys = data;
+            }
+            Fault::Pause => self.clients[client].paused_until = self.now + self.rng.below(2 * ttl),
+            Fault::Crash => {
+                if self.survivors() > 1 {
+                    self.crash(client);
+                }
+            }
+            Fault::Slew => {
+                let ppm = self.rng.around(self.plan.rate);
+                let now = self.now;
+                self.servers[server].clock.slew(ppm, now);
+            }
+            Fault::ClockStep => {
+                let by = self.rng.pick(&[self.plan.ttl.as_micros() as i64 * 2, 100_000_000, -100_000_000, -3_000_000]);
+                let now = self.now;
+                self.servers[liar].clock.step(by, now);
+            }
+            Fault::SlewBeyond => {
+                let ppm = self.rng.pick(&[500_000, 83_333, -200_000]);
+                let now = self.now;
+                self.servers[liar].clock.slew(ppm, now);
+            }
+            Fault::Evict => {
+                let names = self.servers[liar].keys.names();
+                if !names.is_empty() {
+                    let k = self.rng.below(names.len() as u64) as usize;
+                    self.servers[liar].keys.evict(&names[k]);
+                }
+            }
+            Fault::ResyncOwn => {
+                // The copy is made now or has been made before; it takes over later.
+                match self.servers[liar].copy.take() {
+                    Some(copy) => self.servers[liar].keys = copy,
+                    None => {
+                        self.snapshot(liar);
+                        let again = self.rng.below(2 * ttl);
+                        self.after(again, Event::Fault(fault));
+                    }
+                }
+            }
+            Fault::ForceRelease | Fault::ForceReleaseNow => self.force(client, fault == Fault::ForceReleaseNow),
+        }
+    }
+
+    fn snapshot(&mut self, server: usize) {
+        let keys = self.servers[server].keys.clone();
+        self.servers[server].copy = Some(keys);
+    }
+
+    fn restart(&mut self, server: usize, fault: Fault) {
+        let data = match fault {
+            Fault::RestartEmpty => Default::default(),
+            // The first time there is no snapshot yet: one is made, and the restart comes later.
+            Fault::RestartOld => match self.servers[server].copy.take() {
+                Some(copy) => copy,
+                None => {
+                    self.snapshot(server);
+                    Default::default()
+                }
+            },
+            _ => self.servers[server].keys.clone(),
+        };
+        let run_id = format!("{:016x}{:023x}{server:x}", self.rng.bits(), 0);
+        self.servers[server].restart(data, run_id);
+        let down = self.rng.below(self.plan.ttl.as_nanos() as Time);
+        self.servers[server].stopped_until = self.now + down / 4;
+        self.reset(server);
+    }
+
+    fn force(&mut self, client: usize, now: bool) {
+        if !self.clients[client].alive || self.plan.misfit == Some(client) {
+            return;
+        }
+        let name = self.rng.below(self.plan.names as u64) as usize;
+        if now {
+            self.checks.forced[name] = true;
+        }
+        let command = self.nobodys(name, Operation::Revoke { now });
+        let request = Request::new(command, self.plan.quorum, self.plan.quorum.all(), false);
+        self.post(client, request);
+    }
+
+    /// No faults any more: from here on everybody must get the lock.
+    pub(crate) fn calm_down(&mut self) {
+        if self.calm {
+            // The second time: the patience is over.
+            return self.impatient();
+        }
+        self.note(|| "the last phase: no faults any more".into());
+        (self.calm, self.slow_until) = (true, 0);
+        self.cut.clear();
+        let now = self.now;
+        for conn in 0..self.connections.len() {
+            if self.connections[conn].open && self.connections[conn].is_dead() {
+                self.after(MS, Event::Closed(conn));
+            }
+        }
+        for c in 0..self.clients.len() {
+            for w in 0..self.clients[c].workers.len() {
+                self.at(now, Event::Step(c, w));
+            }
+        }
+        let patience = self.patience();
+        self.after(patience, Event::Calm);
+    }
+
+    fn impatient(&mut self) {
+        if self.liveness_is_claimed() {
+            self.violated(|| "somebody has not got the lock long after the last fault".into());
+        } else {
+            self.checks.count("histories without an end");
+            self.enough = true;
+        }
+    }
+
+    /// A master whose clock was stepped back may keep a dead lock for long; and of two names of one server one votes.
+    fn liveness_is_claimed(&self) -> bool {
+        let lies = [Fault::ClockStep, Fault::SlewBeyond];
+        let mut servers = self.plan.servers.clone();
+        servers.sort_unstable();
+        servers.dedup();
+        !self.plan.faults.iter().any(|(_, f)| lies.contains(f)) && servers.len() >= self.plan.quorum.votes()
+    }
+}

@@ -1,0 +1,145 @@
+//! What happens to a held lease: extensions, questions for tokens, its loss.
+
+use super::client::Then;
+use super::world::{Event, World};
+use redleash::protocol::fence::{Settling, settle};
+use redleash::protocol::lease::{Extended, Extension};
+use redleash::protocol::{Command, Mono, Operation, Reason, State};
+use redleash::unversioned::Request;
+use std::time::Duration;
+
+impl World<'_> {
+    /// A command about a held lease.
+    pub(crate) fn command(&mut self, hold: usize, operation: Operation) -> Command {
+        let nonce = self.rng.bits();
+        let held = &self.holds[hold];
+        Command { keys: self.keys[held.name].clone(), owner: held.owner.clone(), operation, nonce }
+    }
+
+    /// Extends a lease by one round that asks for `ttl`; for a worker, or for the watchdog.
+    pub(crate) fn extend(&mut self, hold: usize, ttl: Duration, worker: Option<usize>) {
+        if self.holds[hold].extending {
+            return;
+        }
+        let (c, terms) = (self.holds[hold].client, self.holds[hold].terms);
+        let px_ms = terms.px_ms(ttl);
+        let command = self.command(hold, Operation::extend(px_ms, self.plan.quarantine));
+        let request = self.round_of(command);
+        let start = self.mono(c);
+        let held = &mut self.holds[hold];
+        let Some(extension) = held.lease.begin_extension(start, ttl) else {
+            return self.carry_on(c, worker);
+        };
+        held.extending = true;
+        let deadline = start.plus(self.round_limit(terms.ttl)).min(self.holds[hold].lease.until());
+        let secret = self.holds[hold].owner.secret_hex().to_string();
+        self.checks.life(&secret, px_ms);
+        self.ask(c, request, deadline, Then::Extend { worker, hold, extension });
+    }
+
+    fn carry_on(&mut self, c: usize, worker: Option<usize>) {
+        if let Some(w) = worker {
+            self.clients[c].workers[w].busy_no_more();
+            self.after(0, Event::Step(c, w));
+        }
+    }
+
+    /// The round of an extension is over.
+    pub(crate) fn extended(&mut self, request: &Request, worker: Option<usize>, hold: usize, extension: Extension) {
+        let c = self.holds[hold].client;
+        let quarantine = self.plan.quarantine;
+        let (reached, against) = request.look(|r| (r.reached(), r.against(quarantine)));
+        let (now, random) = (self.mono(c), self.rng.bits());
+        self.look_at(hold);
+        let held = &mut self.holds[hold];
+        held.extending = false;
+        let came = held.lease.conclude(extension, reached, against, now, || random);
+        self.note(|| format!("client {c}: extension of hold {hold}: {came:?}"));
+        match came {
+            Extended::Yes => {
+                self.holds[hold].request = request.clone();
+                self.checks.count("extensions");
+                self.prolonged(hold);
+                self.replan(hold);
+            }
+            Extended::Over => request.look(|r| r.close()),
+            Extended::Lost(reason) => {
+                request.look(|r| r.close());
+                self.lose(hold, reason);
+            }
+            Extended::Failed => {
+                request.look(|r| r.close());
+                self.checks.count("extensions that failed");
+                self.replan(hold);
+            }
+        }
+        self.look_at(hold);
+        self.carry_on(c, worker);
+    }
+
+    /// A lease is lost at once, and that is told.
+    pub(crate) fn lose(&mut self, hold: usize, reason: Reason) {
+        self.checks.count(match reason {
+            Reason::Taken => "leases lost to another value",
+            Reason::Vanished => "leases lost with their keys",
+            _ => "leases lost at their deadline",
+        });
+        let held = &mut self.holds[hold];
+        if held.lease.lose(reason) {
+            held.announced = true;
+        }
+        self.look_at(hold);
+    }
+
+    /// Asks for a fencing token, unless it is known.
+    pub(crate) fn ask_fence(&mut self, c: usize, w: usize, hold: usize) {
+        let asked = self.mono(c);
+        let live = matches!(self.holds[hold].lease.state(asked), State::Held | State::Jeopardy);
+        if !live || self.holds[hold].fence.is_some() {
+            return self.carry_on(c, Some(w));
+        }
+        let wall_us = self.wall_us(c);
+        let until = self.holds[hold].lease.until();
+        let command = self.command(hold, Operation::Fence(wall_us));
+        let request = self.round_of(command);
+        let deadline = asked.plus(self.round_limit(self.holds[hold].terms.ttl)).min(until);
+        self.clients[c].workers[w].busy_now();
+        self.ask(c, request, deadline, Then::Fence { worker: w, hold, until, asked });
+    }
+
+    /// The round of a question for a token is over.
+    pub(crate) fn fenced(&mut self, w: usize, request: &Request, hold: usize, until: Mono, _asked: Mono) {
+        let c = self.holds[hold].client;
+        let now = self.mono(c);
+        let (counters, reached, taken) = request.look(|r| (r.counters(), r.reached(), r.taken()));
+        if !matches!(self.holds[hold].lease.state(now), State::Held | State::Jeopardy) {
+            return self.carry_on(c, Some(w));
+        }
+        if taken {
+            self.lose(hold, Reason::Taken);
+            return self.carry_on(c, Some(w));
+        }
+        if !reached {
+            return self.carry_on(c, Some(w));
+        }
+        match settle(self.plan.quorum, &counters, now, until) {
+            Settling::WriteBack(token) => {
+                self.checks.count("tokens written back");
+                let limit = self.round_limit(self.holds[hold].terms.ttl);
+                let command = self.command(hold, Operation::WriteBack(token));
+                let request = self.round_of(command);
+                self.ask(c, request, now.plus(limit).min(until), Then::FenceBack { worker: w, hold, token, until });
+            }
+            settling => self.settled(c, w, hold, settling),
+        }
+    }
+
+    /// A question for a token has come to an end.
+    pub(crate) fn settled(&mut self, c: usize, w: usize, hold: usize, settling: Settling) {
+        if let Settling::Token(token) = settling {
+            self.checks.count("tokens on demand");
+            self.fence_known(hold, token);
+        }
+        self.carry_on(c, Some(w));
+    }
+}

@@ -1,0 +1,230 @@
+//! What a seed makes of the world: sizes, clocks, settings, and the faults that its claim covers.
+
+use super::clock::Time;
+use super::rng::Rng;
+use redleash::protocol::retry::Backoff;
+use redleash::protocol::{Drift, Quorum};
+use std::time::Duration;
+
+/// One millisecond of true time.
+pub(crate) const MS: Time = 1_000_000;
+
+/// The kinds of faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Fault {
+    /// What is sent on a connection does not arrive any more.
+    LostRequests,
+    /// What is answered on a connection does not arrive any more.
+    LostReplies,
+    /// A connection breaks; what is under way is executed later, or never.
+    Break,
+    /// The network is slow for a while.
+    Delay,
+    /// A client and a master cannot reach each other for a while.
+    Partition,
+    /// A master is stopped for a while.
+    Stop,
+    /// A master restarts without its data.
+    RestartEmpty,
+    /// A master restarts from an old snapshot.
+    RestartOld,
+    /// A master restarts with all of its data.
+    RestartAll,
+    /// FLUSHALL.
+    Flush,
+    /// SCRIPT FLUSH.
+    ScriptFlush,
+    /// A master takes over the data of a replica of another master.
+    ResyncForeign,
+    /// A process of a client is paused.
+    Pause,
+    /// A process of a client ends.
+    Crash,
+    /// A master's clock runs at another rate, within the drift.
+    Slew,
+    /// A master's clock is stepped.
+    ClockStep,
+    /// A master evicts a key.
+    Evict,
+    /// A master takes over the data of an old replica of its own.
+    ResyncOwn,
+    /// A master's clock runs at a rate beyond the drift.
+    SlewBeyond,
+    /// Somebody releases the lock by force; the key stays to the end of the lease.
+    ForceRelease,
+    /// Somebody deletes the lock by force.
+    ForceReleaseNow,
+}
+
+/// The settings of a history.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// Masters and margin.
+    pub(crate) quorum: Quorum,
+    /// The server behind each name.
+    pub(crate) servers: Vec<usize>,
+    /// Whether votes are checked against the generation.
+    pub(crate) quarantine: bool,
+    /// The longest lease.
+    pub(crate) max_lease: Duration,
+    /// The ttl of most leases.
+    pub(crate) ttl: Duration,
+    /// The lock-delay of all leases.
+    pub(crate) lock_delay: Duration,
+    /// The drift bound.
+    pub(crate) drift: Drift,
+    /// The largest rate error of any clock, in ppm: that of a client and that of a master make up the drift.
+    pub(crate) rate: u64,
+    /// The pauses on contention.
+    pub(crate) backoff: Backoff,
+    /// How many clients.
+    pub(crate) clients: usize,
+    /// How many workers per client.
+    pub(crate) workers: usize,
+    /// How many locks.
+    pub(crate) names: usize,
+    /// After this time workers begin nothing new.
+    pub(crate) activity: Time,
+    /// How many attempts all workers make.
+    pub(crate) attempts: u32,
+    /// The least and the greatest time of a message on its way.
+    pub(crate) latency: (Time, Time),
+    /// How many of 100 messages take much longer.
+    pub(crate) slow: u64,
+    /// How many of 100 waking threads are late.
+    pub(crate) late: u64,
+    /// How far wall clocks of clients are off, in microseconds.
+    pub(crate) client_offset: u64,
+    /// How far wall clocks of masters are off, in microseconds.
+    pub(crate) server_offset: u64,
+    /// The connection limit.
+    pub(crate) connection_limit: Duration,
+    /// A client with a shorter longest lease, if there is one.
+    pub(crate) misfit: Option<usize>,
+    /// The faults and when they happen.
+    pub(crate) faults: Vec<(Time, Fault)>,
+    /// The master whose faults are beyond f = 0.
+    pub(crate) liar: usize,
+    /// Whether the masters' data may be lost where no quarantine notices it: exclusion is not claimed then.
+    pub(crate) unnoticed_loss: bool,
+    /// Whether tails of broken connections may be executed later.
+    pub(crate) stragglers: bool,
+    /// How many of 100 attempts fold the fencing token in, and how many of 100 holds ask for one.
+    pub(crate) fenced: (u64, u64),
+}
+
+/// Faults that lose no data; covered by every claim.
+const MILD: [Fault; 11] = [
+    Fault::LostRequests,
+    Fault::LostReplies,
+    Fault::Break,
+    Fault::Delay,
+    Fault::Partition,
+    Fault::Stop,
+    Fault::ScriptFlush,
+    Fault::Pause,
+    Fault::Crash,
+    Fault::Slew,
+    Fault::ForceRelease,
+];
+/// Faults that lose data where the quarantine notices it.
+const LOSSES: [Fault; 5] =
+    [Fault::RestartEmpty, Fault::RestartOld, Fault::RestartAll, Fault::Flush, Fault::ResyncForeign];
+/// Faults that only a margin covers, on as many masters as it has.
+const LIES: [Fault; 4] = [Fault::ClockStep, Fault::Evict, Fault::ResyncOwn, Fault::SlewBeyond];
+
+impl Plan {
+    /// The history of a seed.
+    pub(crate) fn draw(rng: &mut Rng) -> Plan {
+        let (n, f) = rng.pick(&[(1, 0), (3, 0), (3, 0), (3, 0), (3, 0), (3, 0), (3, 1), (3, 1), (5, 0), (5, 1)]);
+        let quarantine = rng.chance(if n == 1 { 40 } else { 88 });
+        let ttl_ms = rng.pick(&[100, 150, 300, 300, 1_000, 3_000]);
+        let max_lease_ms = rng.pick(&[ttl_ms, ttl_ms, ttl_ms + 50, 2 * ttl_ms, 60_000]);
+        let (drift_ppm, rate) = rng.pick(&[(10_000, 4_900), (10_000, 4_900), (1_000, 490), (100_000, 47_000)]);
+        let quorum = Quorum::new(n, f).unwrap_or_else(|| unreachable!("sizes that there are"));
+        let ms = Duration::from_millis;
+        let mut plan = Plan {
+            quorum,
+            servers: (0..n).collect(),
+            quarantine,
+            max_lease: ms(max_lease_ms),
+            ttl: ms(ttl_ms),
+            lock_delay: if rng.chance(15) { ms(rng.below((max_lease_ms - ttl_ms).min(ttl_ms) + 1)) } else { ms(0) },
+            drift: Drift::from_ppm(drift_ppm).unwrap_or(Drift::DEFAULT),
+            rate,
+            backoff: rng.pick(&[
+                Backoff { min: ms(1), max: ms(4), cap: ms(30) },
+                Backoff { min: ms(1), max: ms(20), cap: ms(100) },
+                Backoff { min: ms(10), max: ms(50), cap: ms(200) },
+                Backoff::DEFAULT,
+            ]),
+            clients: rng.between(2, 4) as usize,
+            workers: rng.pick(&[1, 1, 2]),
+            names: rng.pick(&[1, 1, 1, 2]),
+            activity: rng.between(4, 14) * ttl_ms * MS,
+            attempts: 50,
+            latency: rng.pick(&[(20_000, 80_000), (100_000, MS), (MS, 5 * MS), (20_000, 20 * MS)]),
+            slow: rng.pick(&[0, 0, 2, 10]),
+            late: rng.pick(&[0, 0, 3, 15]),
+            client_offset: 0,
+            server_offset: 0,
+            connection_limit: ms(rng.pick(&[1_000, 1_000, 200, 60])),
+            misfit: None,
+            faults: Vec::new(),
+            liar: rng.below(n as u64) as usize,
+            unnoticed_loss: false,
+            stragglers: true,
+            fenced: (rng.pick(&[0, 30, 100]), rng.pick(&[0, 40, 100])),
+        };
+        plan.draw_faults(rng, n, f);
+        plan.draw_clocks(rng);
+        plan
+    }
+
+    fn draw_faults(&mut self, rng: &mut Rng, n: usize, f: usize) {
+        let mut kinds: Vec<Fault> = MILD.iter().copied().filter(|_| rng.chance(30)).collect();
+        if n >= 3 && rng.chance(6) {
+            // One server behind two names.
+            let twice = rng.below(n as u64 - 1) as usize;
+            self.servers[n - 1] = twice;
+        }
+        if self.quarantine {
+            kinds.extend(LOSSES.iter().copied().filter(|_| rng.chance(35)));
+        } else if rng.chance(40) {
+            self.unnoticed_loss = true;
+            self.stragglers = false;
+            kinds.retain(|k| !matches!(k, Fault::LostRequests | Fault::LostReplies | Fault::Break | Fault::Partition));
+            kinds.push(Fault::Flush);
+        }
+        // A server that is wrong counts as one wrong master only while it has one name.
+        if f > 0 && self.servers[n - 1] == n - 1 {
+            kinds.extend(LIES.iter().copied().filter(|_| rng.chance(50)));
+        }
+        if rng.chance(3) {
+            kinds.push(Fault::ForceReleaseNow);
+        }
+        if !kinds.is_empty() {
+            let count = rng.between(1, 10);
+            self.faults = (0..count).map(|_| (rng.below(self.activity), rng.pick(&kinds))).collect();
+            self.faults.sort_unstable();
+        }
+        let loses = self.faults.iter().any(|(_, k)| LOSSES.contains(k) || LIES.contains(k));
+        if self.clients > 2 && self.quarantine && !loses && rng.chance(10) {
+            self.misfit = Some(self.clients - 1);
+        }
+    }
+
+    /// After a loss of counters the order of tokens rests on clocks (protocol-changes.md 2.2): clients' within a
+    /// quarantine, less the age of a proposal, and masters' within the clamp of 15 s.
+    fn draw_clocks(&mut self, rng: &mut Rng) {
+        let loses = self.faults.iter().any(|(_, k)| LOSSES.contains(k) || LIES.contains(k));
+        if loses {
+            let quarantine = self.max_lease.as_micros() as u64;
+            self.client_offset = rng.pick(&[0, quarantine / 8, quarantine / 4]).min(4_000_000);
+            self.server_offset = rng.pick(&[0, 1_000_000, 4_000_000]);
+        } else {
+            self.client_offset = rng.pick(&[0, 1_000_000, 7_200_000_000]);
+            self.server_offset = rng.pick(&[0, 1_000_000, 7_200_000_000]);
+        }
+    }
+}
