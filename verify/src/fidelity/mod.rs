@@ -143,7 +143,11 @@ impl Both {
                         for line in &self.history[from..] {
                             println!("{line}");
                         }
-                        return Ok(Some(format!("redis-server says {}, the simulation {}", shown(&real), shown(&simulated))));
+                        return Ok(Some(format!(
+                            "redis-server says {}, the simulation {}",
+                            shown(&real),
+                            shown(&simulated)
+                        )));
                     }
                 }
             }

@@ -33,6 +33,8 @@ pub(crate) struct Client {
     pub(crate) machine: usize,
     pub(crate) alive: bool,
     pub(crate) paused_until: Time,
+    /// What has come while it was paused.
+    pub(crate) stash: Vec<Event>,
     pub(crate) max_lease: Duration,
     pub(crate) workers: Vec<Worker>,
     pub(crate) talks: Vec<Talk>,
@@ -123,6 +125,7 @@ impl World<'_> {
                 machine,
                 alive: true,
                 paused_until: 0,
+                stash: Vec::new(),
                 talks: (0..n).map(|i| Talk::new(i, &deployment, self.plan.quarantine)).collect(),
                 max_lease,
                 workers: (0..self.plan.workers).map(|_| Worker::default()).collect(),

@@ -61,7 +61,11 @@ impl World<'_> {
                 self.cut.insert((client, name), until);
                 self.at(until, Event::Heal(client, name));
             }
-            Fault::Stop => self.servers[server].stopped_until = self.now + self.rng.below(2 * ttl),
+            Fault::Stop => {
+                let until = self.now + self.rng.below(2 * ttl);
+                let server = &mut self.servers[server];
+                server.stopped_until = server.stopped_until.max(until);
+            }
             Fault::RestartEmpty | Fault::RestartOld | Fault::RestartAll => self.restart(server, fault),
             Fault::Flush => {
                 self.snapshot(server);
@@ -77,7 +81,11 @@ impl World<'_> {
                 let data = if other == server { Default::default() } else { self.servers[other].keys.clone() };
                 self.servers[server].keys = data;
             }
-            Fault::Pause => self.clients[client].paused_until = self.now + self.rng.below(2 * ttl),
+            Fault::Pause => {
+                let until = self.now + self.rng.below(2 * ttl);
+                let client = &mut self.clients[client];
+                client.paused_until = client.paused_until.max(until);
+            }
             Fault::Crash => {
                 if self.survivors() > 1 {
                     self.crash(client);
@@ -141,7 +149,9 @@ impl World<'_> {
         let run_id = format!("{:016x}{:023x}{server:x}", self.rng.bits(), 0);
         self.servers[server].restart(data, run_id);
         let down = self.rng.below(self.plan.ttl.as_nanos() as Time);
-        self.servers[server].stopped_until = self.now + down / 4;
+        let until = self.now + down / 4;
+        let restarted = &mut self.servers[server];
+        restarted.stopped_until = restarted.stopped_until.max(until);
         self.reset(server);
     }
 

@@ -22,6 +22,8 @@ pub struct Server {
     pub up: bool,
     /// It stands still until then.
     pub stopped_until: Time,
+    /// What has come while it stood still: connections and bytes.
+    pub stash: Vec<(usize, Vec<u8>)>,
     /// A copy of its data that somebody made.
     pub copy: Option<Keyspace>,
 }
@@ -37,6 +39,7 @@ impl Server {
             process: 0,
             up: true,
             stopped_until: 0,
+            stash: Vec::new(),
             copy: None,
         }
     }

@@ -42,6 +42,10 @@ pub(crate) enum Event {
     Heal(usize, usize),
     /// The last phase begins: no faults any more.
     Calm,
+    /// A paused client goes on.
+    Resume(usize),
+    /// A stopped server goes on.
+    WakeServer(usize),
 }
 
 /// One connection.
@@ -194,14 +198,45 @@ impl<'a> World<'a> {
             if !client.alive {
                 return;
             }
-            if client.paused_until > self.now {
-                // Threads go on in any order, but for what a connection brings.
-                let bytes = matches!(event, Event::ToClient(..) | Event::Closed(_));
-                let jitter = if bytes { 100_000 } else { self.rng.below(200_000) };
-                let resumed = self.clients[c].paused_until;
-                return self.at(resumed + jitter, event);
+            if client.paused_until > self.now || !client.stash.is_empty() {
+                if client.stash.is_empty() {
+                    self.at(client.paused_until, Event::Resume(c));
+                }
+                return self.clients[c].stash.push(event);
             }
         }
+        self.carry_out(event);
+    }
+
+    /// A paused client goes on: what has come meanwhile comes now, in its order, or the threads run before they read.
+    fn resume(&mut self, c: usize) {
+        if self.clients[c].paused_until > self.now {
+            let until = self.clients[c].paused_until;
+            return self.at(until, Event::Resume(c));
+        }
+        let mut stash = std::mem::take(&mut self.clients[c].stash);
+        if self.rng.chance(50) {
+            stash.sort_by_key(|event| matches!(event, Event::ToClient(..) | Event::Closed(_)));
+        }
+        for event in stash {
+            if self.clients[c].alive {
+                self.carry_out(event);
+            }
+        }
+    }
+
+    /// A stopped server goes on.
+    fn wake_server(&mut self, server: usize) {
+        if self.servers[server].stopped_until > self.now {
+            let until = self.servers[server].stopped_until;
+            return self.at(until, Event::WakeServer(server));
+        }
+        for (conn, bytes) in std::mem::take(&mut self.servers[server].stash) {
+            self.serve(conn, bytes);
+        }
+    }
+
+    fn carry_out(&mut self, event: Event) {
         match event {
             Event::ToServer(conn, bytes) => self.serve(conn, bytes),
             Event::ToClient(conn, bytes) => self.hear(conn, &bytes),
@@ -221,6 +256,8 @@ impl<'a> World<'a> {
                 }
             }
             Event::Calm => self.calm_down(),
+            Event::Resume(c) => self.resume(c),
+            Event::WakeServer(server) => self.wake_server(server),
         }
     }
 
@@ -282,9 +319,11 @@ impl<'a> World<'a> {
         if !server.up || server.process != c.process {
             return;
         }
-        if server.stopped_until > self.now {
-            let when = server.stopped_until;
-            return self.at(when, Event::ToServer(conn, bytes));
+        if server.stopped_until > self.now || !server.stash.is_empty() {
+            if server.stash.is_empty() {
+                self.at(server.stopped_until, Event::WakeServer(number));
+            }
+            return self.servers[number].stash.push((conn, bytes));
         }
         if !c.open {
             match c.tail {
