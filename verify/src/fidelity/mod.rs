@@ -214,10 +214,22 @@ fn shown(reply: &Reply) -> String {
     format!("{:?}", String::from_utf8_lossy(&bytes))
 }
 
+/// An error without the script and the line: what Redis said, or what Lua did.
+fn without_place(text: &str) -> String {
+    let text = text.split(" script:").next().unwrap_or_default();
+    let line =
+        |part: &str| part.rsplit(':').next().is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
+    match text.split_once(": ") {
+        Some((place, what)) if line(place) => what.to_string(),
+        Some(("ERR runtime error", rest)) => rest.split_once(": ").map_or(rest, |(_, what)| what).to_string(),
+        _ => text.to_string(),
+    }
+}
+
 /// A reply without the place in a script where an error happened.
 fn normal(reply: &Reply) -> Reply {
     match reply {
-        Reply::Error(text) => Reply::Error(text.split(" script:").next().unwrap_or_default().to_string()),
+        Reply::Error(text) => Reply::Error(without_place(text)),
         Reply::Array(items) => Reply::Array(items.iter().map(normal).collect()),
         other => other.clone(),
     }

@@ -239,6 +239,9 @@ impl World<'_> {
                     }
                 }
                 Change::Written(_, _, expires) => {
+                    if self.checks.owners.get(token).is_some_and(|hold| self.holds[*hold].extending) {
+                        self.checks.count("keys renewed or written again");
+                    }
                     let now = self.servers[server].clock.micros(self.now).div_euclid(1_000);
                     let life = self.checks.lives.get(token).copied();
                     let left = expires.map(|at| at - now);

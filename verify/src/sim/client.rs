@@ -143,6 +143,9 @@ impl World<'_> {
                 self.after(start, Event::Step(c, w));
             }
         }
+        if self.plan.servers.len() > self.servers.len() {
+            self.checks.count("two names of one server");
+        }
         if self.plan.quarantine {
             self.init_step(Operation::Blank);
         }

@@ -201,12 +201,15 @@ impl World<'_> {
         }
     }
 
-    /// A master whose clock was stepped back may keep a dead lock for long; and of two names of one server one votes.
+    /// A master whose clock was stepped back may keep a dead lock for long; of two names of one server one votes; and
+    /// masters that a misfit has begun to use are its own.
     fn liveness_is_claimed(&self) -> bool {
         let lies = [Fault::ClockStep, Fault::SlewBeyond];
         let mut servers = self.plan.servers.clone();
         servers.sort_unstable();
         servers.dedup();
-        !self.plan.faults.iter().any(|(_, f)| lies.contains(f)) && servers.len() >= self.plan.quorum.votes()
+        !self.plan.faults.iter().any(|(_, f)| lies.contains(f))
+            && servers.len() >= self.plan.quorum.votes()
+            && self.plan.misfit.is_none()
     }
 }

@@ -19,6 +19,7 @@ mod world;
 
 use crate::Verdict;
 use checks::Counts;
+use indicatif::{ProgressBar, ProgressStyle};
 use lua::Interpreter;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,6 +38,9 @@ pub struct Options {
     /// Run this many histories, with progress and a page of results
     #[arg(long, conflicts_with_all = ["seeds", "seed"])]
     pub histories: Option<u64>,
+    /// Print the verdict only
+    #[arg(long)]
+    pub quiet: bool,
     /// Threads; by default as many as there are cores
     #[arg(long)]
     pub threads: Option<usize>,
@@ -62,7 +66,56 @@ fn history(seed: u64, lua: &Interpreter, traced: bool) -> History {
 }
 
 /// What must happen in a run of many seeds, so that it is not empty.
-const MUST_HAPPEN: &[&str] = &["grants"];
+const MUST_HAPPEN: &[&str] = &[
+    "grants",
+    "rounds refused",
+    "rounds split",
+    "rounds too slow",
+    "rounds unclear",
+    "rounds in a quarantine",
+    "rounds of another deployment",
+    "rounds without a quorum",
+    "votes refused in a quarantine",
+    "votes refused to another deployment",
+    "keys written that did not count",
+    "attempts undone",
+    "masters that nobody waited for",
+    "scripts sent again",
+    "connections given up",
+    "tails of broken connections executed",
+    "releases confirmed",
+    "releases tried again",
+    "renewals",
+    "extensions",
+    "extensions by hand",
+    "extensions that failed",
+    "keys renewed or written again",
+    "leases lost to another value",
+    "leases lost with their keys",
+    "deadlines passed",
+    "locks handed out",
+    "locks adopted",
+    "adoptions refused",
+    "tokens on demand",
+    "tokens written back",
+    "folded tokens written back",
+    "crashes between grant and write-back",
+    "grants abandoned",
+    "two names of one server",
+];
+
+fn report(counts: &Counts, took: f64) {
+    let (faults, rest): (Vec<_>, Vec<_>) = counts.iter().partition(|(what, _)| what.starts_with("fault: "));
+    println!("What happened");
+    for (what, times) in rest {
+        println!("{times:>14}  {what}");
+    }
+    println!("\nFaults injected: {}", faults.iter().map(|(_, times)| **times).sum::<u64>());
+    for (what, times) in faults {
+        println!("{times:>14}  {}", what.trim_start_matches("fault: "));
+    }
+    println!("\n{took:.1} s");
+}
 
 struct Sum {
     counts: Counts,
@@ -77,15 +130,22 @@ pub fn run(options: &Options) -> Verdict {
     }
     let seeds = options.histories.unwrap_or(options.seeds);
     let start = Instant::now();
-    let sum = run_all(seeds, options, &AtomicU64::new(0));
+    let next = AtomicU64::new(0);
+    let bar = options.histories.map(|n| progress(n));
+    let sum = run_all(seeds, options, &next, bar.as_ref());
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
     let took = start.elapsed().as_secs_f64();
-    for (what, times) in &sum.counts {
-        println!("{times:>12}  {what}");
+    if !options.quiet {
+        report(&sum.counts, took);
     }
     if let Some((seed, what)) = sum.violation {
         return Verdict::failed(format!("seed {seed}: {what}; see it with: verify sim --seed {seed}"));
     }
-    let missing: Vec<_> = MUST_HAPPEN.iter().filter(|what| !sum.counts.contains_key(**what)).collect();
+    let faults = plan::Fault::ALL.iter().map(|f| f.name());
+    let missing: Vec<&str> =
+        MUST_HAPPEN.iter().copied().chain(faults).filter(|what| !sum.counts.contains_key(what)).collect();
     if seeds >= 5_000 && !missing.is_empty() {
         return Verdict::failed(format!("never happened: {missing:?}"));
     }
@@ -104,18 +164,23 @@ fn replay(seed: u64) -> Verdict {
     }
 }
 
-fn run_all(seeds: u64, options: &Options, next: &AtomicU64) -> Sum {
+fn progress(histories: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:40} {human_pos} of {human_len} histories, {per_sec}, {eta} left");
+    ProgressBar::new(histories).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+fn run_all(seeds: u64, options: &Options, next: &AtomicU64, bar: Option<&ProgressBar>) -> Sum {
     let threads = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get()));
     let sum = Mutex::new(Sum { counts: Counts::new(), violation: None });
     std::thread::scope(|scope| {
         for _ in 0..threads {
-            scope.spawn(|| work(seeds, next, &sum));
+            scope.spawn(|| work(seeds, next, &sum, bar));
         }
     });
     sum.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-fn work(seeds: u64, next: &AtomicU64, sum: &Mutex<Sum>) {
+fn work(seeds: u64, next: &AtomicU64, sum: &Mutex<Sum>, bar: Option<&ProgressBar>) {
     let Ok(lua) = Interpreter::new() else { return };
     let mut mine = Counts::new();
     let mut violation = None;
@@ -125,6 +190,9 @@ fn work(seeds: u64, next: &AtomicU64, sum: &Mutex<Sum>) {
             break;
         }
         let history = history(seed, &lua, false);
+        if let Some(bar) = bar {
+            bar.inc(1);
+        }
         for (what, times) in history.counts {
             *mine.entry(what).or_default() += times;
         }

@@ -56,6 +56,33 @@ pub(crate) enum Fault {
     ForceReleaseNow,
 }
 
+impl Fault {
+    /// All kinds.
+    pub(crate) const ALL: [Fault; 21] = [
+        Fault::LostRequests,
+        Fault::LostReplies,
+        Fault::Break,
+        Fault::Delay,
+        Fault::Partition,
+        Fault::Stop,
+        Fault::RestartEmpty,
+        Fault::RestartOld,
+        Fault::RestartAll,
+        Fault::Flush,
+        Fault::ScriptFlush,
+        Fault::ResyncForeign,
+        Fault::Pause,
+        Fault::Crash,
+        Fault::Slew,
+        Fault::ClockStep,
+        Fault::Evict,
+        Fault::ResyncOwn,
+        Fault::SlewBeyond,
+        Fault::ForceRelease,
+        Fault::ForceReleaseNow,
+    ];
+}
+
 /// The settings of a history.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
