@@ -74,34 +74,29 @@ fn contend(
     let mut step = machine.first();
     loop {
         step = match step {
-            Step::Round { full } => match attempt(
-                engine,
-                keys,
-                terms,
-                &mut machine,
-                (full, waiting.word_ms()),
-                patience.limit(),
-            )? {
-                Ok(held) => {
-                    if let Some(place) = place {
-                        held.occupy(place);
+            Step::Round { full } => {
+                match attempt(engine, keys, terms, &mut machine, (full, waiting.word_ms()), patience.limit())? {
+                    Ok(held) => {
+                        if let Some(place) = place {
+                            held.occupy(place);
+                        }
+                        return Ok(Some(held));
                     }
-                    return Ok(Some(held));
-                }
-                Err(failed) => {
-                    let took = failed.round.end.since(failed.round.start);
-                    waiting.failed(&failed.judgement, took, patience);
-                    if let Some(place) = &place {
-                        if failed.judgement.is_outage() { place.outage() } else { place.answered() }
+                    Err(failed) => {
+                        let took = failed.round.end.since(failed.round.start);
+                        waiting.failed(&failed.judgement, took, patience);
+                        if let Some(place) = &place {
+                            if failed.judgement.is_outage() { place.outage() } else { place.answered() }
+                        }
+                        let custom = terms.pause.as_ref().map(|pause| pause(machine.pauses()));
+                        let now = clock::now();
+                        let next = machine.after_round(&failed.judgement, full, took, now, entropy::bits(), custom);
+                        log::trace!("{:?}: {:?} in {took:.1?}, then {next:?}", keys.name, failed.judgement);
+                        last = Some(failed);
+                        next
                     }
-                    let custom = terms.pause.as_ref().map(|pause| pause(machine.pauses()));
-                    let now = clock::now();
-                    let next = machine.after_round(&failed.judgement, full, took, now, entropy::bits(), custom);
-                    log::trace!("{:?}: {:?} in {took:.1?}, then {next:?}", keys.name, failed.judgement);
-                    last = Some(failed);
-                    next
                 }
-            },
+            }
             Step::Sleep(at) => {
                 match waiting.pause(at, patience)? {
                     Paused::Through => {}

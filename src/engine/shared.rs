@@ -117,7 +117,7 @@ fn batch_op(engine: &Engine, begun: &[(&Arc<Held>, Renewing)]) -> Option<Arc<Op>
         px_ms: held.terms.px_ms(held.ttl()),
     };
     let leases = begun.iter().map(renewal).collect();
-    let operation = Operation::ExtendMany { leases, recreate: engine.settings.quarantine };
+    let operation = Operation::extend_many(leases, engine.settings.quarantine);
     let command = Command { keys: first.keys.clone(), owner: first.owner.clone(), operation, nonce: entropy::bits() };
     let quorum = engine.settings.quorum;
     Some(Arc::new(Op::new(command, quorum, quorum.all(), true)))

@@ -112,6 +112,11 @@ impl Operation {
         Operation::Extend { px_ms, recreate: quarantine || planted::on("written_again_without_quarantine") }
     }
 
+    /// Extensions of many leases, each as by [`Operation::extend`].
+    pub fn extend_many(leases: Arc<[Renewal]>, quarantine: bool) -> Operation {
+        Operation::ExtendMany { leases, recreate: quarantine || planted::on("written_again_without_quarantine") }
+    }
+
     /// A number for each operation, below 32.
     pub fn number(&self) -> u32 {
         match self {

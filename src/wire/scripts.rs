@@ -80,15 +80,17 @@ impl Scripts {
     }
 
     /// All of them, with the names of their operations.
-    pub(crate) fn all(&self) -> [(&'static str, &Script); 11] {
+    pub(crate) fn all(&self) -> [(&'static str, &Script); 13] {
         [
             ("acquire", &self.acquire),
             ("extend", &self.extend),
+            ("extend_many", &self.extend_many),
             ("adopt", &self.adopt),
             ("release", &self.release),
             ("fence", &self.fence),
             ("write_back", &self.write_back),
             ("verify", &self.verify),
+            ("tell", &self.tell),
             ("status", &self.status),
             ("revoke", &self.revoke),
             ("blank", &self.blank),

@@ -58,7 +58,7 @@ enum Operation {
     Restart,
 }
 
-const KEYS: [&str; 6] = ["rl:L:{a}", "rl:L:{b}", "rl:F:{a}", "rl:R:{a}", "rl:N", "other"];
+const KEYS: [&str; 7] = ["rl:L:{a}", "rl:L:{b}", "rl:F:{a}", "rl:R:{a}", "rl:W:{a}", "rl:N", "other"];
 
 /// Runs it.
 pub fn run(options: &Options) -> Verdict {

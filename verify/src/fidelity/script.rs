@@ -4,6 +4,9 @@ use super::Word;
 use crate::sim::rng::Rng;
 use redleash::unversioned::{ScriptText, scripts};
 
+/// The key of those who wait.
+const WAITERS: &str = "rl:W:{a}";
+
 /// One script.
 pub(super) struct Script(ScriptText);
 
@@ -24,7 +27,11 @@ impl Script {
         let lock = rng.pick(&["rl:L:{a}", "rl:L:{b}"]);
         let value = rng.pick(&["v1", "v2"]);
         match self.0.name {
-            "release" => words.extend(["1", lock, value, rng.pick(&["0", "70000"])].map(Word::from)),
+            "release" => {
+                let (keep, channel) = (rng.pick(&["0", "70000"]), rng.pick(&["", "channel"]));
+                words.extend(["2", lock, WAITERS, value, keep, channel, rng.pick(&["0", "60000000"])].map(Word::from));
+            }
+            "tell" => words.extend(["2", lock, WAITERS, "channel"].map(Word::from)),
             "status" => words.extend(["3", lock, "rl:F:{a}", "rl:N"].map(Word::from)),
             "revoke" => {
                 let now = rng.pick(&["0", "1"]);
@@ -33,7 +40,15 @@ impl Script {
             "blank" => words.extend(["1", "rl:N"].map(Word::from)),
             "init" => words.extend(["1", "rl:N", "abc", "1000:sim:3:2", "f00d"].map(Word::from)),
             name => {
-                words.extend(["4", lock, "rl:F:{a}", "rl:N", "rl:R:{a}", value].map(Word::from));
+                let more: &[&str] = match name {
+                    "acquire" => &[WAITERS],
+                    "extend_many" => &["rl:L:{a}", "rl:R:{a}", "rl:L:{b}", "rl:R:{b}"],
+                    _ => &[],
+                };
+                words.push((4 + more.len()).to_string().into());
+                words.extend([lock, "rl:F:{a}", "rl:N", "rl:R:{a}"].map(Word::from));
+                words.extend(more.iter().map(|key| Word::from(*key)));
+                words.push(value.into());
                 words.push(match rng.below(3) {
                     0 => "".into(),
                     1 => "abc:1:1000:sim:3:2:junk".into(),
@@ -54,6 +69,10 @@ impl Script {
                     "acquire" => {
                         words.push(px.into());
                         words.push(if rng.chance(50) { "".into() } else { number.into() });
+                        words.push(rng.pick(&["0", "80000"]).into());
+                    }
+                    "extend_many" => {
+                        words.extend([rng.pick(&["0", "1"]), value, px, "v2", "60000"].map(Word::from));
                     }
                     "extend" => words.extend([px, rng.pick(&["0", "1"])].map(Word::from)),
                     "adopt" => words.extend([px, rng.pick(&["v1", "v2"])].map(Word::from)),

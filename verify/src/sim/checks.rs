@@ -148,7 +148,7 @@ impl World<'_> {
 
     /// The votes of a quorum come from as many servers.
     fn rests_on_servers(&mut self, hold: usize) {
-        let yes = self.holds[hold].request.look(|r| r.yes_mask());
+        let yes = self.holds[hold].votes;
         let mut servers: Vec<usize> =
             (0..self.plan.servers.len()).filter(|i| yes >> i & 1 == 1).map(|i| self.plan.servers[i]).collect();
         servers.sort_unstable();

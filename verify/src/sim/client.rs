@@ -56,6 +56,8 @@ pub(crate) struct Hold {
     pub(crate) owner: Arc<Owner>,
     pub(crate) terms: Terms,
     pub(crate) request: Request,
+    /// The masters whose votes its last good round rests on.
+    pub(crate) votes: u32,
     pub(crate) fence: Option<u64>,
     pub(crate) extending: bool,
     /// The number of the grant that its line of adoptions began with.
@@ -87,6 +89,8 @@ pub(crate) enum Then {
     FoldedBack { worker: usize, hold: usize, token: u64, until: Mono },
     /// An extension, by a worker or by the watchdog.
     Extend { worker: Option<usize>, hold: usize, extension: Extension },
+    /// Extensions of many leases by one script.
+    ExtendMany { leases: Vec<(usize, Extension)> },
     /// A question for a token.
     Fence { worker: usize, hold: usize, until: Mono, asked: Mono },
     /// The write-back of a token that was asked for.
@@ -403,7 +407,7 @@ impl World<'_> {
                     self.checks.count("renewals");
                     let ttl = self.holds[hold].terms.ttl;
                     // The renewal under way plans the next one.
-                    self.extend(hold, ttl, None);
+                    if self.plan.shared_watchdog { self.extend_many(hold) } else { self.extend(hold, ttl, None) }
                 }
                 redleash::protocol::Todo::Announce(_) => {
                     self.holds[hold].announced = true;
@@ -435,7 +439,7 @@ impl World<'_> {
         lease: Lease,
         owner: Arc<Owner>,
         terms: Terms,
-        request: Request,
+        request: &Request,
         line: u64,
     ) -> Hold {
         Hold {
@@ -444,7 +448,8 @@ impl World<'_> {
             lease,
             owner,
             terms,
-            request,
+            votes: request.look(|r| r.yes_mask()),
+            request: request.clone(),
             fence: None,
             extending: false,
             line,

@@ -2,10 +2,12 @@
 
 use super::client::Then;
 use super::world::{Event, World};
+use redleash::protocol::command::Renewal;
 use redleash::protocol::fence::{Settling, settle};
 use redleash::protocol::lease::{Extended, Extension};
-use redleash::protocol::{Command, Mono, Operation, Reason, State};
+use redleash::protocol::{Command, Mono, Operation, Reason, Round, State};
 use redleash::unversioned::Request;
+use std::sync::Arc;
 use std::time::Duration;
 
 impl World<'_> {
@@ -44,37 +46,86 @@ impl World<'_> {
         }
     }
 
+    /// Renews a lease together with others of its client by one script, as the shared watchdog does.
+    pub(crate) fn extend_many(&mut self, hold: usize) {
+        let c = self.holds[hold].client;
+        let start = self.mono(c);
+        let mut begun = Vec::new();
+        for other in 0..self.holds.len() {
+            let held = &mut self.holds[other];
+            let together = other == hold || (held.terms.renew && self.rng.chance(30));
+            if held.client != c || held.over || held.extending || !together {
+                continue;
+            }
+            if let Some(extension) = held.lease.begin_extension(start, held.terms.ttl) {
+                held.extending = true;
+                begun.push((other, extension));
+            }
+        }
+        let Some((first, _)) = begun.first().copied() else { return };
+        let renewal = |(hold, _): &(usize, Extension)| {
+            let held = &self.holds[*hold];
+            let (keys, px_ms) = (self.keys[held.name].clone(), held.terms.px_ms(held.terms.ttl));
+            Renewal { keys, owner: held.owner.clone(), px_ms }
+        };
+        let leases: Arc<[Renewal]> = begun.iter().map(renewal).collect();
+        if begun.len() > 1 {
+            self.checks.count("renewals of several leases at once");
+        }
+        let limit = begun.iter().map(|(h, _)| self.round_limit(self.holds[*h].terms.ttl)).min().unwrap_or_default();
+        let earliest = begun.iter().map(|(h, _)| self.holds[*h].lease.until()).min().unwrap_or(Mono::NEVER);
+        let command = self.command(first, Operation::extend_many(leases, self.plan.quarantine));
+        let request = self.round_of(command);
+        self.ask(c, request, start.plus(limit).min(earliest), Then::ExtendMany { leases: begun });
+    }
+
+    /// The round of many extensions is over.
+    pub(crate) fn extended_many(&mut self, request: &Request, leases: Vec<(usize, Extension)>) {
+        let quarantine = self.plan.quarantine;
+        let parts = request.look(|r| r.parts(leases.len()));
+        request.look(|r| r.close());
+        for ((hold, extension), part) in leases.into_iter().zip(parts) {
+            self.conclude(hold, extension, &part, quarantine);
+        }
+    }
+
     /// The round of an extension is over.
     pub(crate) fn extended(&mut self, request: &Request, worker: Option<usize>, hold: usize, extension: Extension) {
-        let c = self.holds[hold].client;
         let quarantine = self.plan.quarantine;
-        let (reached, against) = request.look(|r| (r.reached(), r.against(quarantine)));
+        let round = request.look(|r| r.clone());
+        let came = self.conclude(hold, extension, &round, quarantine);
+        if came == Extended::Yes {
+            self.holds[hold].request = request.clone();
+        } else {
+            request.look(|r| r.close());
+        }
+        self.carry_on(self.holds[hold].client, worker);
+    }
+
+    fn conclude(&mut self, hold: usize, extension: Extension, round: &Round, quarantine: bool) -> Extended {
+        let c = self.holds[hold].client;
         let (now, random) = (self.mono(c), self.rng.bits());
         self.look_at(hold);
         let held = &mut self.holds[hold];
         held.extending = false;
-        let came = held.lease.conclude(extension, reached, against, now, || random);
+        let came = held.lease.conclude(extension, round.reached(), round.against(quarantine), now, || random);
         self.note(|| format!("client {c}: extension of hold {hold}: {came:?}"));
         match came {
             Extended::Yes => {
-                self.holds[hold].request = request.clone();
+                self.holds[hold].votes = round.yes_mask();
                 self.checks.count("extensions");
                 self.prolonged(hold);
                 self.replan(hold);
             }
-            Extended::Over => request.look(|r| r.close()),
-            Extended::Lost(reason) => {
-                request.look(|r| r.close());
-                self.lose(hold, reason);
-            }
+            Extended::Over => {}
+            Extended::Lost(reason) => self.lose(hold, reason),
             Extended::Failed => {
-                request.look(|r| r.close());
                 self.checks.count("extensions that failed");
                 self.replan(hold);
             }
         }
         self.look_at(hold);
-        self.carry_on(c, worker);
+        came
     }
 
     /// A lease is lost at once, and that is told.

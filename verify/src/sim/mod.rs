@@ -86,6 +86,7 @@ const MUST_HAPPEN: &[&str] = &[
     "releases confirmed",
     "releases tried again",
     "renewals",
+    "renewals of several leases at once",
     "extensions",
     "extensions by hand",
     "extensions that failed",

@@ -136,6 +136,8 @@ pub(crate) struct Plan {
     pub(crate) unnoticed_loss: bool,
     /// Whether tails of broken connections may be executed later.
     pub(crate) stragglers: bool,
+    /// Whether one script renews many leases.
+    pub(crate) shared_watchdog: bool,
     /// How many of 100 attempts fold the fencing token in, and how many of 100 holds ask for one.
     pub(crate) fenced: (u64, u64),
 }
@@ -201,6 +203,7 @@ impl Plan {
             liar: rng.below(n as u64) as usize,
             unnoticed_loss: false,
             stragglers: true,
+            shared_watchdog: rng.chance(25),
             fenced: (rng.pick(&[0, 30, 100]), rng.pick(&[0, 40, 100])),
         };
         plan.draw_faults(rng, n, f);

@@ -247,6 +247,7 @@ impl World<'_> {
         let asked = self.mono(c);
         let wall_us = self.wall_us(c);
         let (fresh, nonce) = (self.rng.token(), self.rng.bits());
+        let word_ms = self.rng.pick(&[0, 300]);
         let worker = &mut self.clients[c].workers[w];
         let Some(machine) = &mut worker.machine else { return };
         let token = machine.token(fresh);
@@ -255,7 +256,7 @@ impl World<'_> {
         let limit = if let Some(Wait::Until(at)) = worker.wait { at } else { Mono::NEVER };
         worker.busy = true;
         let operation =
-            Operation::Acquire { px_ms: terms.px_ms(terms.ttl), full, fence: terms.fenced.then_some(wall_us) };
+            Operation::Acquire { px_ms: terms.px_ms(terms.ttl), full, fence: terms.fenced.then_some(wall_us), word_ms };
         let command = Command { keys: self.keys[name].clone(), owner: owner.clone(), operation, nonce };
         self.checks.life(owner.secret_hex(), terms.px_ms(terms.ttl));
         let start = self.mono(c);
@@ -269,8 +270,10 @@ impl World<'_> {
     pub(crate) fn take_back(&mut self, c: usize, request: &Request, targets: u32) {
         if targets != 0 {
             self.checks.count("attempts undone");
-            let command =
-                Command { operation: Operation::Release { keep: Duration::ZERO }, ..request.command().clone() };
+            let command = Command {
+                operation: Operation::Release { keep: Duration::ZERO, tell: false },
+                ..request.command().clone()
+            };
             self.post(c, Request::new(command, self.plan.quorum, targets, false));
         }
     }
@@ -289,6 +292,7 @@ impl World<'_> {
                 self.folded_back(c, worker, &request, hold, token, until)
             }
             Then::Extend { worker, hold, extension } => self.extended(&request, worker, hold, extension),
+            Then::ExtendMany { leases } => self.extended_many(&request, leases),
             Then::Fence { worker, hold, until, asked } => self.fenced(worker, &request, hold, until, asked),
             Then::FenceBack { worker, hold, token, until } => {
                 let reached = request.look(|r| r.reached());
@@ -341,7 +345,7 @@ impl World<'_> {
         }
         let lease = attempt.lease(terms.lease(&self.plan), end);
         let line = self.checks.next_grant();
-        let hold = self.new_hold(c, name, lease, owner, terms, request.clone(), line);
+        let hold = self.new_hold(c, name, lease, owner, terms, request, line);
         let hold = self.hold(hold);
         self.granted(hold);
         if terms.fenced {
@@ -498,7 +502,8 @@ impl World<'_> {
         held.over = true;
         let lost = matches!(before, State::Lost(_));
         let limit = now.plus(self.round_limit(self.holds[hold].terms.ttl));
-        let command = self.command(hold, Operation::Release { keep: Duration::ZERO });
+        let tell = self.rng.chance(50);
+        let command = self.command(hold, Operation::Release { keep: Duration::ZERO, tell });
         let request = Request::new(command, self.plan.quorum, self.plan.quorum.all(), awaited);
         if awaited && !lost {
             self.worker(c, w).hold = None;
@@ -577,7 +582,7 @@ impl World<'_> {
             return;
         }
         let lease = attempt.lease(handle.terms.lease(&self.plan), end);
-        let hold = self.new_hold(c, handle.name, lease, owner, handle.terms, request.clone(), handle.line);
+        let hold = self.new_hold(c, handle.name, lease, owner, handle.terms, request, handle.line);
         let hold = self.hold(hold);
         self.holds[hold].fence = handle.fence;
         self.checks.count("locks adopted");
