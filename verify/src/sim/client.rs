@@ -81,8 +81,8 @@ pub(crate) struct Wait {
 /// What the thread does when the round is decided or its time is over.
 #[derive(Clone, Debug)]
 pub(crate) enum Then {
-    /// An attempt of a worker, with its settings and the time when its proposal for the fencing counter was read.
-    Attempt { worker: usize, attempt: Attempt, owner: Arc<Owner>, full: bool, asked: Mono },
+    /// An attempt of a worker.
+    Attempt { worker: usize, attempt: Attempt, owner: Arc<Owner>, full: bool },
     /// The adoption of a handle.
     Adopt { worker: usize, attempt: Attempt, owner: Arc<Owner> },
     /// The write-back of a token that an attempt has drawn.
@@ -92,7 +92,7 @@ pub(crate) enum Then {
     /// Extensions of many leases by one script.
     ExtendMany { leases: Vec<(usize, Extension)> },
     /// A question for a token.
-    Fence { worker: usize, hold: usize, until: Mono, asked: Mono },
+    Fence { worker: usize, hold: usize, until: Mono },
     /// The write-back of a token that was asked for.
     FenceBack { worker: usize, hold: usize, token: u64, until: Mono },
     /// A question whether the lock is still held.
@@ -439,8 +439,7 @@ impl World<'_> {
         lease: Lease,
         owner: Arc<Owner>,
         terms: Terms,
-        request: &Request,
-        line: u64,
+        (request, line): (&Request, u64),
     ) -> Hold {
         Hold {
             client,

@@ -155,11 +155,11 @@ impl World<'_> {
         let request = self.round_of(command);
         let deadline = asked.plus(self.round_limit(self.holds[hold].terms.ttl)).min(until);
         self.clients[c].workers[w].busy_now();
-        self.ask(c, request, deadline, Then::Fence { worker: w, hold, until, asked });
+        self.ask(c, request, deadline, Then::Fence { worker: w, hold, until });
     }
 
     /// The round of a question for a token is over.
-    pub(crate) fn fenced(&mut self, w: usize, request: &Request, hold: usize, until: Mono, _asked: Mono) {
+    pub(crate) fn fenced(&mut self, w: usize, request: &Request, hold: usize, until: Mono) {
         let c = self.holds[hold].client;
         let now = self.mono(c);
         let (counters, reached, taken) = request.look(|r| (r.counters(), r.reached(), r.taken()));

@@ -3,6 +3,8 @@
 //! Masters in memory run the shipped scripts in Lua; a network delays, loses and breaks; clients have clocks of their own.
 //! What is said is encoded and decoded by the library, and what is decided is decided by it. One history is one seed.
 
+#![allow(clippy::disallowed_methods, reason = "a run is timed; the histories have clocks of their own")]
+
 mod checks;
 mod client;
 pub mod clock;
@@ -21,6 +23,8 @@ use crate::Verdict;
 use checks::Counts;
 use indicatif::{ProgressBar, ProgressStyle};
 use lua::Interpreter;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -47,10 +51,16 @@ pub struct Options {
 }
 
 /// One history: what went wrong, and what happened.
+#[derive(Default)]
 struct History {
     violation: Option<String>,
     counts: Counts,
     trace: Vec<String>,
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    format!("it panicked: {}", text.unwrap_or("without words"))
 }
 
 fn history(seed: u64, lua: &Interpreter, traced: bool) -> History {
@@ -131,8 +141,11 @@ pub fn run(options: &Options) -> Verdict {
     }
     let seeds = options.histories.unwrap_or(options.seeds);
     let start = Instant::now();
+    if options.quiet {
+        std::panic::set_hook(Box::new(|_| {}));
+    }
     let next = AtomicU64::new(0);
-    let bar = options.histories.map(|n| progress(n));
+    let bar = options.histories.map(progress);
     let sum = run_all(seeds, options, &next, bar.as_ref());
     if let Some(bar) = bar {
         bar.finish_and_clear();
@@ -190,7 +203,9 @@ fn work(seeds: u64, next: &AtomicU64, sum: &Mutex<Sum>, bar: Option<&ProgressBar
         if seed >= seeds {
             break;
         }
-        let history = history(seed, &lua, false);
+        // A panic of the library is a violation like any other.
+        let history = catch_unwind(AssertUnwindSafe(|| history(seed, &lua, false)))
+            .unwrap_or_else(|panic| History { violation: Some(panicked(&*panic)), ..History::default() });
         if let Some(bar) = bar {
             bar.inc(1);
         }

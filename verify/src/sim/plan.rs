@@ -168,7 +168,8 @@ impl Plan {
         let (n, f) = rng.pick(&[(1, 0), (3, 0), (3, 0), (3, 0), (3, 0), (3, 0), (3, 1), (3, 1), (5, 0), (5, 1)]);
         let quarantine = rng.chance(if n == 1 { 40 } else { 88 });
         let ttl_ms = rng.pick(&[100, 150, 300, 300, 1_000, 3_000]);
-        let max_lease_ms = rng.pick(&[ttl_ms, ttl_ms, ttl_ms + 50, 2 * ttl_ms, 60_000]);
+        let max_lease_ms =
+            rng.pick(&[ttl_ms, ttl_ms, ttl_ms, ttl_ms + 50, ttl_ms + 50, 2 * ttl_ms, 2 * ttl_ms, 60_000]);
         let (drift_ppm, rate) = rng.pick(&[(10_000, 4_900), (10_000, 4_900), (1_000, 490), (100_000, 47_000)]);
         let quorum = Quorum::new(n, f).unwrap_or_else(|| unreachable!("sizes that there are"));
         let ms = Duration::from_millis;
@@ -191,7 +192,7 @@ impl Plan {
             workers: rng.pick(&[1, 1, 2]),
             names: rng.pick(&[1, 1, 1, 2]),
             activity: rng.between(4, 14) * ttl_ms * MS,
-            attempts: 50,
+            attempts: 40,
             latency: rng.pick(&[(20_000, 80_000), (100_000, MS), (MS, 5 * MS), (20_000, 20 * MS)]),
             slow: rng.pick(&[0, 0, 2, 10]),
             late: rng.pick(&[0, 0, 3, 15]),

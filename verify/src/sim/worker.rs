@@ -5,11 +5,16 @@ use super::clock::Time;
 use super::plan::MS;
 use super::world::{Event, World};
 use redleash::protocol::acquire::Plan as AcquirePlan;
+use redleash::protocol::retry::Backoff;
 use redleash::protocol::time::millis_up;
 use redleash::protocol::{Acquire, Attempt, Command, End, Judgement, Mono, Operation, Owner, State, Step, Wait, lease};
 use redleash::unversioned::Request;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// The pauses of the last phase: a quarantine of a minute is not worth sixty rounds.
+const CALM: Backoff =
+    Backoff { min: Duration::from_millis(20), max: Duration::from_millis(500), cap: Duration::from_secs(6) };
 
 /// How a lock is held.
 #[derive(Clone, Copy, Debug, Default)]
@@ -177,7 +182,7 @@ impl World<'_> {
             wait,
             tries: self.rng.chance(10).then_some(5).filter(|_| !self.calm),
             fail_fast: self.rng.chance(10) && !self.calm,
-            backoff: if self.calm { redleash::protocol::retry::Backoff::DEFAULT } else { self.plan.backoff },
+            backoff: if self.calm { CALM } else { self.plan.backoff },
             always_full: terms.fenced,
         });
         let step = machine.first();
@@ -244,7 +249,6 @@ impl World<'_> {
             self.worker(c, w).machine = None;
             return self.go_on(c, w, 0);
         }
-        let asked = self.mono(c);
         let wall_us = self.wall_us(c);
         let (fresh, nonce) = (self.rng.token(), self.rng.bits());
         let word_ms = self.rng.pick(&[0, 300]);
@@ -263,7 +267,7 @@ impl World<'_> {
         let attempt = Attempt::acquiring(start, terms.ttl, self.plan.drift);
         let deadline = start.plus(self.round_limit(terms.ttl)).min(limit);
         let request = self.round_of(command);
-        self.ask(c, request, deadline, Then::Attempt { worker: w, attempt, owner, full, asked });
+        self.ask(c, request, deadline, Then::Attempt { worker: w, attempt, owner, full });
     }
 
     /// The masters on which an attempt is undone.
@@ -284,8 +288,8 @@ impl World<'_> {
         let (c, request) = (wait.client, wait.request);
         let end = self.mono(c);
         match wait.then {
-            Then::Attempt { worker, attempt, owner, full, asked } => {
-                self.attempted(c, worker, &request, attempt, owner, full, asked);
+            Then::Attempt { worker, attempt, owner, full } => {
+                self.attempted(c, worker, &request, attempt, owner, full);
             }
             Then::Adopt { worker, attempt, owner } => self.adopted(c, worker, &request, attempt, owner),
             Then::FoldedBack { worker, hold, token, until } => {
@@ -293,7 +297,7 @@ impl World<'_> {
             }
             Then::Extend { worker, hold, extension } => self.extended(&request, worker, hold, extension),
             Then::ExtendMany { leases } => self.extended_many(&request, leases),
-            Then::Fence { worker, hold, until, asked } => self.fenced(worker, &request, hold, until, asked),
+            Then::Fence { worker, hold, until } => self.fenced(worker, &request, hold, until),
             Then::FenceBack { worker, hold, token, until } => {
                 let reached = request.look(|r| r.reached());
                 let settling = redleash::protocol::fence::written_back(token, reached, end, until);
@@ -320,17 +324,7 @@ impl World<'_> {
         }
     }
 
-    #[allow(clippy::too_many_arguments, reason = "what a thread has on its stack")]
-    fn attempted(
-        &mut self,
-        c: usize,
-        w: usize,
-        request: &Request,
-        attempt: Attempt,
-        owner: Arc<Owner>,
-        full: bool,
-        _asked: Mono,
-    ) {
+    fn attempted(&mut self, c: usize, w: usize, request: &Request, attempt: Attempt, owner: Arc<Owner>, full: bool) {
         let end = self.mono(c);
         let (judgement, counters, undone) = request.look(|round| {
             let judgement = attempt.judge(round, end);
@@ -345,7 +339,7 @@ impl World<'_> {
         }
         let lease = attempt.lease(terms.lease(&self.plan), end);
         let line = self.checks.next_grant();
-        let hold = self.new_hold(c, name, lease, owner, terms, request, line);
+        let hold = self.new_hold(c, name, lease, owner, terms, (request, line));
         let hold = self.hold(hold);
         self.granted(hold);
         if terms.fenced {
@@ -582,7 +576,7 @@ impl World<'_> {
             return;
         }
         let lease = attempt.lease(handle.terms.lease(&self.plan), end);
-        let hold = self.new_hold(c, handle.name, lease, owner, handle.terms, request, handle.line);
+        let hold = self.new_hold(c, handle.name, lease, owner, handle.terms, (request, handle.line));
         let hold = self.hold(hold);
         self.holds[hold].fence = handle.fence;
         self.checks.count("locks adopted");

@@ -429,7 +429,7 @@ impl<'a> World<'a> {
     /// The time after the last fault in which everybody gets the lock in the end.
     pub(crate) fn patience(&self) -> Time {
         let lease = self.plan.max_lease.as_nanos() as Time;
-        2 * lease + 10_000 * MS
+        2 * lease + 30_000 * MS
     }
 }
 
