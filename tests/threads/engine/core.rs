@@ -11,7 +11,7 @@ use super::timer::Timer;
 use super::watchdog::Watchdogs;
 use crate::protocol::generation::Deployment;
 use crate::protocol::retry::Backoff;
-use crate::protocol::{Command, Drift, Keys, Mono, Namespace, Operation, Owner, Quorum, Reason, Token};
+use crate::protocol::{Attempt, Command, Drift, Keys, Mono, Namespace, Operation, Owner, Quorum, Reason, Token};
 use crate::sys::clock;
 use crate::sys::sync::{AtomicBool, Ordering};
 use crate::sys::thread::Threads;
@@ -192,6 +192,7 @@ impl Engine {
         let quorum = self.settings.quorum;
         let op = Arc::new(Op::new(command, quorum, quorum.all(), true));
         let now = clock::now();
-        Held::new(self, &keys, &owner, &Arc::new(terms), &Finished { op, start: now, end: now })
+        let attempt = Attempt::acquiring(now, TTL, self.settings.drift);
+        Held::new(self, &keys, &owner, &Arc::new(terms), attempt, &Finished { op, start: now, end: now })
     }
 }
