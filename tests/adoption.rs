@@ -143,3 +143,24 @@ fn a_handle_shows_no_secret_and_text_that_is_none_is_refused() {
     drop(client.adopt(handle).unwrap());
     no_keys_left(&masters);
 }
+
+#[test]
+fn a_deadline_is_a_moment_of_the_boot_clock() {
+    if !cfg!(target_os = "linux") || cfg!(redleash_portable) {
+        return support::skip("another clock than CLOCK_BOOTTIME is in use here");
+    }
+    let Some(masters) = masters(1) else { return };
+    let boot = || {
+        let t = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+    };
+    let fixed = Options::new().lease(Lease::Fixed { ttl: secs(10) });
+    let before = boot();
+    let guard = client(&masters).lock("x").options(fixed).acquire().unwrap();
+    let after = boot();
+    let text = guard.into_handle().unwrap().reveal();
+    let until: u64 = text.lines().nth(2).unwrap().parse().unwrap();
+    // 10 s less 1 % and 2 ms.
+    let validity = 9_898_000_000;
+    assert!((before + validity..=after + validity).contains(&until), "{before} {until} {after}");
+}

@@ -16,7 +16,7 @@ use std::time::Instant;
 use support::child::{Child, hear, say, task};
 use support::proxy::{Fault, Proxy};
 use support::servers::{Cluster, Server, wait_until};
-use support::{SOON, builder, deadline, eventually, lock_keys, masters, ms, no_keys_left, pttl, secs, settled};
+use support::{SOON, builder, deadline, eventually, lock_keys, masters, ms, no_keys_left, occupy, pttl, secs, settled};
 
 /// The connections that clients have to this master, by their number there.
 fn connections(master: &Server) -> BTreeSet<u64> {
@@ -366,4 +366,59 @@ fn closing_while_it_connects_leaves_no_connection() {
     let gone = wait_until(secs(10), || masters.iter().all(|m| connections(m).is_empty()));
     assert!(gone, "{:?}", masters.iter().map(|m| connections(m).len()).collect::<Vec<_>>());
     drop(closed);
+}
+
+#[test]
+fn a_late_reply_answers_no_other_request() {
+    let Some(masters) = masters(1) else { return };
+    let client = Client::builder()
+        .nodes(masters.urls())
+        .master_limit(secs(3))
+        .round_limit(secs(3))
+        .connection_limit(secs(1))
+        .connect_limit(secs(2))
+        .build()
+        .unwrap();
+    drop(client.lock("warm up").acquire().unwrap());
+    no_keys_left(&masters);
+    occupy(&masters[0], "taken");
+    masters[0].pause().unwrap();
+    assert!(client.lock("free").try_acquire_for(ms(100)).is_err(), "the master hangs");
+    // Beyond the connection's limit, so that its oldest request is given up; what is asked then is answered later.
+    support::let_pass(ms(1_500));
+    let asking = {
+        let lock = client.lock("taken");
+        std::thread::spawn(move || lock.try_acquire_for(secs(5)).is_ok_and(|guard| guard.is_some()))
+    };
+    support::let_pass(ms(100));
+    masters[0].resume().unwrap();
+    assert!(!asking.join().unwrap(), "the grant of another lock was taken for ours");
+}
+
+#[test]
+fn an_undo_goes_down_the_connection_of_its_attempt() {
+    let Some(masters) = masters(1) else { return };
+    let client = Client::builder()
+        .nodes(masters.urls())
+        .lanes(2)
+        .master_limit(ms(50))
+        .connection_limit(secs(20))
+        .connect_limit(secs(2))
+        .build()
+        .unwrap();
+    for k in 0..40 {
+        drop(client.lock(&format!("warm up/{k}")).acquire().unwrap());
+    }
+    no_keys_left(&masters);
+    masters[0].pause().unwrap();
+    // Each attempt is given up and undone while the master reads neither; it will read one connection after the other.
+    for k in 0..40 {
+        assert!(client.lock(&format!("undone/{k}")).try_acquire().is_err(), "the master hangs");
+    }
+    masters[0].resume().unwrap();
+    // Behind all of that on both connections.
+    for k in 0..40 {
+        drop(client.lock(&format!("after/{k}")).acquire().unwrap());
+    }
+    no_keys_left(&masters);
 }

@@ -8,6 +8,7 @@ use super::queue::{Entered, Place};
 use super::rounds::Finished;
 use super::settings::Terms;
 use super::waiting::{Patience, Paused, Waiting};
+use crate::planted;
 use crate::protocol::acquire::Plan;
 use crate::protocol::{Acquire, Attempt, Command, End, Judgement, Keys, Mono, Operation, Owner, Step, Wait};
 use crate::sys::{clock, entropy};
@@ -193,7 +194,10 @@ pub(crate) fn take_back(engine: &Engine, attempt: &Op, targets: u32) {
     if targets != 0 {
         let command =
             Command { operation: Operation::Release { keep: Duration::ZERO, tell: false }, ..attempt.command.clone() };
-        let lane = engine.lane(&command.keys);
+        let mut lane = engine.lane(&command.keys);
+        if planted::on("undo_elsewhere") {
+            lane = &engine.lanes[(lane.config.index + 1) % engine.lanes.len()];
+        }
         lane.post(Arc::new(Op::new(command, engine.settings.quorum, targets, false)));
     }
 }

@@ -24,6 +24,7 @@ mod protocol {
 mod caretaker;
 mod gate;
 mod handover;
+mod queue;
 mod signal;
 mod timer;
 mod watchdogs;

@@ -172,20 +172,29 @@ impl Engine {
 
     /// A lease of `name` that was granted just now.
     pub(crate) fn grant(self: &Arc<Self>, name: &str, renew: bool) -> Arc<Held> {
-        let terms = Terms {
+        self.grant_on(name, &Engine::terms(renew, Duration::ZERO))
+    }
+
+    /// Terms on which a lease may be handed over for so long.
+    pub(crate) fn terms(renew: bool, hand_over: Duration) -> Arc<Terms> {
+        Arc::new(Terms {
             ttl: TTL,
             renew,
             fenced: false,
             lock_delay: Duration::ZERO,
             min_hold: Duration::ZERO,
             max_hold: None,
-            hand_over: Duration::ZERO,
+            hand_over,
             tries: None,
             fail_fast: false,
             backoff: Backoff::DEFAULT,
             pause: None,
             label: "".into(),
-        };
+        })
+    }
+
+    /// A lease of `name` on these terms, granted just now.
+    pub(crate) fn grant_on(self: &Arc<Self>, name: &str, terms: &Arc<Terms>) -> Arc<Held> {
         let operation = Operation::Acquire { px_ms: terms.px_ms(TTL), full: false, fence: None, word_ms: 0 };
         let command = self.command(name, operation);
         let (keys, owner) = (command.keys.clone(), command.owner.clone());
@@ -193,6 +202,6 @@ impl Engine {
         let op = Arc::new(Op::new(command, quorum, quorum.all(), true));
         let now = clock::now();
         let attempt = Attempt::acquiring(now, TTL, self.settings.drift);
-        Held::new(self, &keys, &owner, &Arc::new(terms), attempt, &Finished { op, start: now, end: now })
+        Held::new(self, &keys, &owner, terms, attempt, &Finished { op, start: now, end: now })
     }
 }

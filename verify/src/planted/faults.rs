@@ -76,6 +76,25 @@ pub const FAULTS: &[Fault] = &[
     test("timer_oversleeps", "the timer is not woken for what is due before its next", "threads", TIMER),
     test("watchdog_dies", "a watchdog ends after its first renewal", "renewal", "a_watchdog_lease_outlives_its_ttl"),
     test("loss_not_told", "nobody is told of a loss", "loss_signal", "one_message_and_no_more"),
+    test("wall_clock", "leases are measured by the wall clock", "adoption", "a_deadline_is_a_moment_of_the_boot_clock"),
+    test(
+        "late_reply_skipped",
+        "the request of a reply that is late is forgotten, and its connection used on",
+        "regressions_wire",
+        "a_late_reply_answers_no_other_request",
+    ),
+    test(
+        "undo_elsewhere",
+        "an attempt is undone on another connection than the one that carried it",
+        "regressions_wire",
+        "an_undo_goes_down_the_connection_of_its_attempt",
+    ),
+    test(
+        "grant_forgotten",
+        "a waiter that gives up drops what it was given in the last moment",
+        "threads",
+        "queue::who_gives_up_leaves_no_trace_and_loses_nothing",
+    ),
     test("fork_ignored", "a forked child uses the guard of its parent", "forks", FORKS),
 ];
 

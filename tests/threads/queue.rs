@@ -1,0 +1,174 @@
+//! The line of a lock inside a process (`src/engine/queue.rs`) and the hand-over of a lease (`src/engine/held.rs`): one
+//! thread at a time, in the order in which they came, and nobody is forgotten.
+
+use crate::engine::core::Engine;
+use crate::engine::held::Held;
+use crate::engine::queue::Entered;
+use crate::engine::settings::Terms;
+use crate::engine::waiting::Patience;
+use crate::protocol::{Keys, Mono, Wait};
+use crate::world;
+use shuttle::rand::{Rng, thread_rng};
+use shuttle::thread;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// How long a lease may be passed around; time passes only where the scenario lets it.
+const BUDGET: Duration = Duration::from_millis(10);
+
+struct Scene {
+    engine: Arc<Engine>,
+    keys: Keys,
+    terms: Arc<Terms>,
+    inside: AtomicUsize,
+    /// Who was handed a lease, and how many were granted one by a master.
+    handed: AtomicUsize,
+    granted: AtomicUsize,
+    losses: AtomicUsize,
+}
+
+impl Scene {
+    /// Enters the line; the lease, or `None` when the limit is over first.
+    fn acquire(&self, limit: Option<Mono>) -> Option<Arc<Held>> {
+        let wait = limit.map_or(Wait::Forever { outage_patience: Duration::ZERO }, Wait::Until);
+        loop {
+            let mut patience = Patience { wait, limit: limit.unwrap_or(Mono::NEVER), lives: PhantomData };
+            match self.engine.queues.enter(&self.keys, &self.terms, &mut patience) {
+                Entered::Turn(place, _) => {
+                    world::step();
+                    let held = self.engine.grant_on("x", &self.terms);
+                    held.occupy(place);
+                    self.granted.fetch_add(1, Ordering::SeqCst);
+                    return Some(held);
+                }
+                Entered::Lease(held) if held.remaining().is_zero() => drop(held.let_go()),
+                Entered::Lease(held) => {
+                    self.handed.fetch_add(1, Ordering::SeqCst);
+                    return Some(held);
+                }
+                Entered::Held => return None,
+                Entered::Free | Entered::Closed => panic!("there is neither an outage nor an end"),
+            }
+        }
+    }
+
+    fn work(&self, held: &Arc<Held>) {
+        assert_eq!(self.inside.fetch_add(1, Ordering::SeqCst), 0, "two threads hold the lock");
+        world::step();
+        if held.check().is_err() {
+            self.losses.fetch_add(1, Ordering::SeqCst);
+        }
+        world::step();
+        self.inside.fetch_sub(1, Ordering::SeqCst);
+        held.let_go();
+    }
+}
+
+fn scene(budget: Duration) -> Arc<Scene> {
+    let engine = Engine::start(false);
+    let keys = engine.settings.namespace.keys("x").unwrap();
+    Arc::new(Scene {
+        engine,
+        keys,
+        terms: Engine::terms(true, budget),
+        inside: AtomicUsize::new(0),
+        handed: AtomicUsize::new(0),
+        granted: AtomicUsize::new(0),
+        losses: AtomicUsize::new(0),
+    })
+}
+
+/// Nobody is left in line, and whoever comes next has his turn at once.
+fn all_gone(scene: &Scene) {
+    assert_eq!(scene.engine.queues.in_line("x"), 0);
+    let held = scene.acquire(Some(world::now())).expect("the line is free");
+    held.let_go();
+    scene.engine.close();
+    world::join_all();
+}
+
+fn takes_turns(budget: Duration) -> Arc<Scene> {
+    let scene = scene(budget);
+    let worker = || {
+        let scene = scene.clone();
+        thread::spawn(move || {
+            for _ in 0..2 {
+                let held = scene.acquire(None).expect("it waits for as long as it takes");
+                scene.work(&held);
+            }
+        })
+    };
+    let workers = [worker(), worker(), worker()];
+    workers.into_iter().for_each(|w| w.join().unwrap());
+    assert_eq!(scene.handed.load(Ordering::SeqCst) + scene.granted.load(Ordering::SeqCst), 6);
+    assert_eq!(scene.losses.load(Ordering::SeqCst), 0);
+    scene
+}
+
+#[test]
+fn one_thread_at_a_time_and_nobody_is_forgotten() {
+    world::check("line without hand-over", || {
+        let scene = takes_turns(Duration::ZERO);
+        assert_eq!(scene.handed.load(Ordering::SeqCst), 0);
+        all_gone(&scene);
+    });
+}
+
+#[test]
+fn a_lease_passes_from_thread_to_thread() {
+    world::check("line with hand-over", || all_gone(&takes_turns(BUDGET)));
+}
+
+#[test]
+fn who_gives_up_leaves_no_trace_and_loses_nothing() {
+    world::check("line with limits", || {
+        let scene = scene(BUDGET);
+        let limit = world::now().plus(Duration::from_millis(5));
+        let worker = |limit: Option<Mono>| {
+            let scene = scene.clone();
+            thread::spawn(move || {
+                if let Some(held) = scene.acquire(limit) {
+                    scene.work(&held);
+                }
+            })
+        };
+        let workers = [worker(None), worker(Some(limit)), worker(Some(limit)), worker(None)];
+        // Mostly somebody stands in line when the limit is over.
+        for _ in 0..thread_rng().gen_range(0..40) {
+            if scene.engine.queues.in_line("x") > 1 {
+                break;
+            }
+            thread::yield_now();
+        }
+        world::advance(Duration::from_millis(5));
+        workers.into_iter().for_each(|w| w.join().unwrap());
+        all_gone(&scene);
+    });
+}
+
+#[test]
+fn threads_get_the_lock_in_the_order_in_which_they_came() {
+    world::check("order of the line", || {
+        let scene = scene(if thread_rng().gen_bool(0.5) { BUDGET } else { Duration::ZERO });
+        let first = scene.acquire(None).expect("the line is free");
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let mut workers = Vec::new();
+        for k in 0..3 {
+            let (mine, order) = (scene.clone(), order.clone());
+            workers.push(thread::spawn(move || {
+                let held = mine.acquire(None).expect("it waits for as long as it takes");
+                order.lock().unwrap().push(k);
+                mine.work(&held);
+            }));
+            while scene.engine.queues.in_line("x") <= k {
+                thread::yield_now();
+            }
+        }
+        first.let_go();
+        workers.into_iter().for_each(|w| w.join().unwrap());
+        assert_eq!(*order.lock().unwrap(), [0, 1, 2]);
+        all_gone(&scene);
+    });
+}
