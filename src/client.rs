@@ -181,7 +181,8 @@ pub struct CloseReport {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WatchdogMode {
-    /// A thread for each lock that is held for longer than a third of its ttl. No renewal waits for another.
+    /// A thread for each lock that is held for longer than a third of its ttl. No renewal waits for another. For up to 4 096
+    /// locks of a client; those beyond are renewed as with [`Shared`](WatchdogMode::Shared).
     #[default]
     PerLock,
     /// One thread for all, which renews what is due together in one script of up to 100 keys per master. For very many

@@ -269,9 +269,10 @@ impl Held {
                     return self.lose_if_closed();
                 }
                 Todo::Renew => {
-                    let shared = self.engine.settings.shared_watchdog && self.engine.shared.renew(&self.engine, self);
-                    if !shared {
-                        self.engine.watchdogs.renew(&self.engine.threads, self);
+                    let engine = &self.engine;
+                    let together = engine.settings.shared_watchdog || !engine.watchdogs.has_room(self);
+                    if !(together && engine.shared.renew(engine, self)) {
+                        engine.watchdogs.renew(&engine.threads, self);
                     }
                 }
                 Todo::Announce(reason) => {

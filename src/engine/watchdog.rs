@@ -11,6 +11,10 @@ use std::sync::Arc;
 
 /// How many threads without a lease are kept.
 const IDLE: usize = 64;
+/// How many threads a client has at most; the leases beyond are renewed together. A thread takes four of the kernel's memory
+/// mappings, of which a process has 65 530 unless told otherwise; a thread that finds none left when it begins aborts the
+/// process, which nobody can catch.
+const MOST: usize = 4_096;
 
 /// The sending end of a thread's work. It travels with each job, so that a thread whose sender nobody keeps ends.
 type Worker = Sender<Job>;
@@ -41,6 +45,8 @@ enum Taken {
 #[derive(Default)]
 struct Pool {
     idle: Vec<Worker>,
+    /// Threads that have been started and have not ended.
+    live: usize,
     /// The thread that stands in where none can be started.
     shared: Option<Worker>,
     /// Dropped to end the threads.
@@ -76,10 +82,27 @@ impl Watchdogs {
 
     fn spawn(&self, threads: &Arc<Threads>, role: &str) -> io::Result<Worker> {
         let (sender, jobs) = unbounded::<Job>();
-        let stopped = self.0.lock().stopped.clone();
+        let stopped = {
+            let mut pool = self.0.lock();
+            pool.live += 1;
+            pool.stopped.clone()
+        };
         let dogs = self.clone();
-        threads.spawn(role, move || dogs.work(&jobs, stopped.as_ref()))?;
+        let work = move || {
+            dogs.work(&jobs, stopped.as_ref());
+            dogs.0.lock().live -= 1;
+        };
+        threads.spawn(role, work).inspect_err(|_| self.0.lock().live -= 1)?;
         Ok(sender)
+    }
+
+    /// Whether the lease has a thread, or may have one.
+    pub(crate) fn has_room(&self, held: &Held) -> bool {
+        if !matches!(*held.seat.0.lock(), Taken::Empty) {
+            return true;
+        }
+        let pool = self.0.lock();
+        !pool.idle.is_empty() || pool.live < MOST
     }
 
     fn work(&self, jobs: &Receiver<Job>, stopped: Option<&Receiver<()>>) {

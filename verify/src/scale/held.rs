@@ -1,10 +1,10 @@
 //! From 100 to 20 000 locks held, by both watchdogs, and with a master that hangs.
 
 use super::holder::{Order, Seen};
-use super::measure::{joined, masters, usage};
+use super::measure::{joined, masters, usage, used_memory};
 use super::plot::{Axis, Plot, Series, number};
 use super::sheet::Sheet;
-use super::sweeps::Pace;
+use super::sweeps::{Pace, two_digits};
 use crate::servers::{Server, wait_until};
 use std::io::{self, BufRead, BufReader, Lines, Write};
 use std::path::Path;
@@ -29,6 +29,8 @@ struct Row {
     seen: Seen,
     /// CPU of the master that had most, in microseconds.
     master_us: f64,
+    /// What a lock takes of a master's memory, in bytes.
+    master_bytes: f64,
     /// Keys that were there after all was released.
     left: i64,
 }
@@ -101,6 +103,7 @@ impl Drop for Holder {
 
 fn run(cell: Cell, here: &Path) -> io::Result<Row> {
     let cluster = masters(3)?;
+    let memory = used_memory(&cluster[0])?;
     let mut child = Command::new(here)
         .args(["scale", "--hold", &cell.order.to_string(), "--nodes", &cluster.urls().join(",")])
         .stdin(Stdio::piped())
@@ -112,6 +115,7 @@ fn run(cell: Cell, here: &Path) -> io::Result<Row> {
         "holding" => {}
         other => return Err(io::Error::other(format!("{}: {other}", cell.order))),
     }
+    let memory = used_memory(&cluster[0])?.saturating_sub(memory);
     let busy = || cluster.iter().map(|server| Ok(usage(server.pid())?.cpu)).collect::<io::Result<Vec<Duration>>>();
     let before = busy()?;
     if cell.hung {
@@ -128,7 +132,8 @@ fn run(cell: Cell, here: &Path) -> io::Result<Row> {
     if holder.line()? != "released" {
         return Err(io::Error::other(format!("{}: it did not release", cell.order)));
     }
-    let row = Row { cell, seen, master_us, left: left(&cluster, cell.order.ttl_ms)? };
+    let master_bytes = memory as f64 / cell.order.count as f64;
+    let row = Row { cell, seen, master_us, master_bytes, left: left(&cluster, cell.order.ttl_ms)? };
     eprintln!("held: {}{}: {:?}", cell.order, if cell.hung { ", a master hangs" } else { "" }, row.seen);
     Ok(row)
 }
@@ -201,6 +206,7 @@ impl Row {
             number(self.client_us()),
             number(self.master_us()),
             number(self.share()),
+            number(self.master_bytes),
         ]
     }
 }
@@ -232,6 +238,7 @@ fn sheet(rows: &[Row]) -> Sheet {
             "client CPU per renewal (µs)",
             "master CPU per renewal (µs)",
             "client CPU at a ttl of 30 s (% of a core)",
+            "memory of a master per lock (bytes)",
         ],
         rows: rows.iter().map(Row::cells).collect(),
         plots: vec![
@@ -251,7 +258,7 @@ fn conclusions(rows: &[Row]) -> Vec<String> {
     };
     let says = |row: &Row| {
         // Half of one second of a core per period of all renewals.
-        let half = |us: f64| number(round(PERIOD * 0.5e6 / us.max(0.01)));
+        let half = |us: f64| number(two_digits(PERIOD * 0.5e6 / us.max(0.01)));
         format!(
             "`WatchdogMode::{}`: a held lock costs {} KiB and, every third of its ttl, {} µs of CPU in the client and {} µs on \
              each master. At a ttl of 30 s half a core of the client renews {} locks, and half a core of each master {}.",
@@ -266,12 +273,6 @@ fn conclusions(rows: &[Row]) -> Vec<String> {
     [false, true].into_iter().filter_map(largest).map(says).collect()
 }
 
-/// To two digits.
-fn round(value: f64) -> f64 {
-    let unit = 10f64.powf(value.max(1.0).log10().floor() - 1.0).max(1.0);
-    (value / unit).round() * unit
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -279,7 +280,7 @@ mod tests {
     fn row(lost: usize, least: u64, left: i64) -> Row {
         let order = Order { shared: true, count: 1_000, ttl_ms: 9_000, renewals: 10 };
         let seen = Seen { lost, least, renewals: 10_000, cpu_us: 40_000.0, memory: 2 << 20, ..Seen::default() };
-        Row { cell: Cell { order, hung: false }, seen, master_us: 20_000.0, left }
+        Row { cell: Cell { order, hung: false }, seen, master_us: 20_000.0, master_bytes: 300.0, left }
     }
 
     #[test]

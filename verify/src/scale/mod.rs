@@ -155,5 +155,5 @@ fn verdict(sheets: &[Sheet]) -> Verdict {
 /// Where the plots of a page are looked for.
 pub fn plots_of(page: &str) -> Vec<&Path> {
     let after = page.split("](scale/").skip(1);
-    after.filter_map(|rest| rest.split(')').next()).map(Path::new).collect()
+    after.filter_map(|rest| rest.split_once(')')).map(|(name, _)| Path::new(name)).collect()
 }

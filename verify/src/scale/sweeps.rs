@@ -62,6 +62,7 @@ pub fn by_masters(pace: Pace) -> io::Result<Sheet> {
             "locks/s, 1 thread",
             "locks/s, 8 threads",
             "client CPU per lock (µs)",
+            "CPU of a master per lock (µs)",
         ],
         ..Sheet::default()
     };
@@ -70,14 +71,25 @@ pub fn by_masters(pace: Pace) -> io::Result<Sheet> {
         settle(&cluster[..n])?;
         let client = builder(cluster[..n].iter().map(Server::url)).build().map_err(failed)?;
         let one = own_locks(&client, 1, pace.span())?;
+        let before = usage(cluster[0].pid())?.cpu;
         let many = own_locks(&client, THREADS, pace.span())?;
+        let spent = usage(cluster[0].pid())?.cpu.saturating_sub(before);
+        let master_us = spent.as_secs_f64() * 1e6 / many.acquire_us.len().max(1) as f64;
         client.close(CLOSE);
         p50.push((n as f64, one.percentile(0.5)));
         p99.push((n as f64, one.percentile(0.99)));
-        let cells = [one.percentile(0.5), one.percentile(0.99), one.per_second, many.per_second, many.cpu_us];
+        let cells =
+            [one.percentile(0.5), one.percentile(0.99), one.per_second, many.per_second, many.cpu_us, master_us];
         let cells = cells.iter().map(|value| number(*value));
         sheet.rows.push([n.to_string(), (n / 2 + 1).to_string()].into_iter().chain(cells).collect());
         eprintln!("masters: {:?}", sheet.rows.last());
+        if n == 3 && master_us > 0.0 {
+            let (half, spent) = (number(two_digits(0.5e6 / master_us)), number(master_us));
+            sheet.says.push(format!(
+                "A master of three spends {spent} µs of CPU on a lock that is acquired and released, so half a core of each \
+                 master carries {half} locks per second, from all clients together."
+            ));
+        }
     }
     sheet.plots.push(Plot {
         name: "masters",
@@ -240,6 +252,12 @@ pub fn by_distance(pace: Pace) -> io::Result<Sheet> {
         series: counts.iter().zip(lines).map(|(n, line)| series(label(n), line)).collect(),
     });
     Ok(sheet)
+}
+
+/// Rounded to two digits.
+pub fn two_digits(value: f64) -> f64 {
+    let unit = 10f64.powf(value.max(1.0).log10().floor() - 1.0).max(1.0);
+    (value / unit).round() * unit
 }
 
 /// The median in milliseconds, over all masters.

@@ -1,0 +1,35 @@
+//! More held locks than a client may have watchdog threads.
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+mod support;
+
+use redleash::LockGuard;
+use support::{builder, eventually, masters, no_keys_left, secs, settle};
+
+/// Above the limit of a client, which is 4 096 threads.
+const LOCKS: usize = 4_300;
+
+#[test]
+fn locks_beyond_the_last_thread_are_renewed_together() {
+    let Some(masters) = masters(3) else { return };
+    let client = settle(builder(masters.urls()).ttl(secs(15)));
+    let hold = |i: usize| client.lock(&format!("crowd/{i}")).acquire().unwrap();
+    let guards: Vec<LockGuard> = (0..LOCKS).map(hold).collect();
+    let mut seen: Vec<_> = guards.iter().map(|guard| (guard.remaining(), false)).collect();
+    eventually("every lock is renewed", || {
+        for (guard, (left, renewed)) in guards.iter().zip(&mut seen) {
+            let now = guard.remaining();
+            *renewed |= now > *left;
+            *left = now;
+        }
+        seen.iter().all(|(_, renewed)| *renewed)
+    });
+    assert!(guards.iter().all(|guard| guard.check().is_ok()));
+    if support::proc::readable() {
+        let names = support::proc::our_threads();
+        let watchdogs = names.iter().filter(|name| name.starts_with("redleash-watch")).count();
+        assert!((3_000..=4_096).contains(&watchdogs), "{watchdogs} watchdog threads");
+    }
+    drop(guards);
+    no_keys_left(&masters);
+}
