@@ -12,7 +12,7 @@ use std::time::Duration;
 pub const CREDIT: u32 = 64;
 /// How long somebody must have waited to be told at once by whoever releases; who comes back sooner than that may take the
 /// lock again, so that processes take turns of some length and do not change places at every release.
-pub const PATIENCE: Duration = Duration::from_millis(3);
+pub const PATIENCE: Duration = Duration::from_millis(6);
 /// How far apart the first attempts of several waiters should be.
 const SPACING: Duration = Duration::from_micros(150);
 /// How long a waiter that lost a race lets the winner work, per waiter.
