@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 /// Threads of one client get the lock in the order in which they asked; one of them contends, the others stand in line.
 /// Between clients there is no order, but turns: a release wakes those who wait elsewhere, who has waited longest tries
 /// first, and a client that released while others waited steps back for about a millisecond. Calls with
-/// [`Options::tries`] stand in no line.
+/// [`Options::tries`] stand in no line and are not woken: they make their tries at their own pauses.
 ///
 /// # Cost
 ///

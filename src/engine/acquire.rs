@@ -101,6 +101,8 @@ fn contend(
             Step::Sleep(at) => {
                 match waiting.pause(at, patience)? {
                     Paused::Through => {}
+                    // Pauses of the caller's own are counted as they are asked for.
+                    Paused::Woken if terms.pause.is_some() => {}
                     Paused::Woken => machine.was_woken(),
                     Paused::GivenUp => return Ok(None),
                 }

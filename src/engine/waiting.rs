@@ -88,7 +88,9 @@ impl<'a> Waiting<'a> {
     /// An attempt failed after `took`: from the first refusal on, this thread listens.
     pub(crate) fn failed(&mut self, judgement: &Judgement, took: Duration, patience: &Patience<'_>) {
         self.refused = matches!(judgement, Judgement::Held(_)).then_some(took);
-        if self.refused.is_some() && self.listening.is_none() && patience.wait != Wait::Once {
+        // Whoever counts its tries wants its own pauses between them.
+        let listens = patience.wait != Wait::Once && self.terms.tries.is_none();
+        if self.refused.is_some() && self.listening.is_none() && listens {
             let wakeup = Wakeup::new(self.engine.settings.quorum, clock::now());
             self.listening = Some(self.engine.listener.listen(self.engine, self.keys, wakeup, patience.limit()));
         }
