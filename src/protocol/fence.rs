@@ -36,7 +36,10 @@ pub fn rank(quorum: Quorum, counters: &[Option<u64>]) -> Rank {
     given.sort_unstable_by(|a, b| b.cmp(a));
     // r >= 1, because v >= q and 2q > N + f.
     let r = quorum.votes() + given.len() - quorum.masters() - quorum.margin();
-    let token = if planted::on("largest_counter_is_the_token") { given[0] } else { given[r - 1] };
+    if planted::on("largest_counter_is_the_token") {
+        return Rank::Done(given[0]);
+    }
+    let token = given[r - 1];
     if given[quorum.votes() - 1] >= token || planted::on("no_write_back") {
         return Rank::Done(token);
     }
@@ -65,7 +68,7 @@ pub enum Settling {
 /// (rule 4b).
 pub fn settle(quorum: Quorum, counters: &[Option<u64>], now: Mono, until: Mono) -> Settling {
     match rank(quorum, counters) {
-        Rank::Done(token) if now < until || planted::on("token_after_the_end") => Settling::Token(token),
+        Rank::Done(token) if now < until => Settling::Token(token),
         Rank::WriteBack(token, _) => Settling::WriteBack(token),
         Rank::Done(_) | Rank::NotEnough => Settling::Late,
     }
@@ -74,7 +77,7 @@ pub fn settle(quorum: Quorum, counters: &[Option<u64>], now: Mono, until: Mono) 
 /// What becomes of a token that was written back by a round that `reached` a quorum or not and was looked at before `end`:
 /// a master answers yes with a counter that is at least the token.
 pub fn written_back(token: u64, reached: bool, end: Mono, until: Mono) -> Settling {
-    match (reached, end < until) {
+    match (reached, end < until || planted::on("token_after_the_end")) {
         (true, true) => Settling::Token(token),
         (true, false) => Settling::Late,
         (false, _) => Settling::NoQuorum,

@@ -174,7 +174,6 @@ impl Lease {
     pub fn state(&self, now: Mono) -> State {
         match self.state {
             State::Held | State::Jeopardy if now >= self.until => State::Lost(self.end_reason()),
-            State::Lost(Reason::Taken) if now < self.until && planted::on("lost_is_held_again") => State::Held,
             state => state,
         }
     }
@@ -305,7 +304,7 @@ impl Lease {
     /// Loses the lease at once; true if it was not over yet.
     pub fn lose(&mut self, reason: Reason) -> bool {
         let alive = matches!(self.state, State::Held | State::Jeopardy);
-        if alive {
+        if alive && !planted::on("lost_is_held_again") {
             self.state = State::Lost(reason);
         }
         alive

@@ -1,6 +1,7 @@
 //! What must hold in every history, and what must happen in some.
 
 use super::client::Client;
+use super::clock::Time;
 use super::keyspace::Change;
 use super::worker::Worker;
 use super::world::World;
@@ -10,6 +11,15 @@ use std::collections::BTreeMap;
 /// How often things happened.
 pub(crate) type Counts = BTreeMap<&'static str, u64>;
 
+/// One grant.
+#[derive(Clone, Copy, Debug, Default)]
+struct Grant {
+    number: u64,
+    /// When its round began, and when it was granted.
+    began: Time,
+    granted: Time,
+}
+
 /// The bookkeeping of one history.
 #[derive(Debug)]
 pub(crate) struct Checks {
@@ -18,7 +28,7 @@ pub(crate) struct Checks {
     pub(crate) counts: Counts,
     grants: u64,
     /// The last grant of each lock; adoptions belong to the grant that they continue.
-    last_grant: Vec<u64>,
+    last_grant: Vec<Grant>,
     /// Locks that somebody has deleted by force: nothing is claimed for them any more.
     pub(crate) forced: Vec<bool>,
     /// The tokens of each lock, by grant.
@@ -37,7 +47,7 @@ impl Checks {
             trace: traced.then(Vec::new),
             counts: Counts::new(),
             grants: 0,
-            last_grant: vec![0; names],
+            last_grant: vec![Grant::default(); names],
             forced: vec![false; names],
             tokens: vec![BTreeMap::new(); names],
             lives: BTreeMap::new(),
@@ -113,7 +123,8 @@ impl World<'_> {
         let (name, line) = (self.holds[hold].name, self.holds[hold].line);
         let client = self.holds[hold].client;
         self.note(|| format!("hold {hold} of lock{name} GRANTED to client {client} (grant {line})"));
-        self.checks.last_grant[name] = line;
+        let began = self.when(client, self.holds[hold].lease.granted());
+        self.checks.last_grant[name] = Grant { number: line, began, granted: self.now };
         self.alone(hold);
     }
 
@@ -121,7 +132,7 @@ impl World<'_> {
     pub(crate) fn inherited(&mut self, hold: usize) {
         let (name, line) = (self.holds[hold].name, self.holds[hold].line);
         self.note(|| format!("hold {hold} of lock{name} ADOPTED (grant {line})"));
-        let last = self.checks.last_grant[name];
+        let last = self.checks.last_grant[name].number;
         if last != line && self.is_claimed(name) {
             self.violated(|| format!("hold {hold} adopted grant {line}, but grant {last} came in between"));
         }
@@ -158,13 +169,19 @@ impl World<'_> {
         }
     }
 
-    /// A lease was extended: one guard, one unbroken hold.
-    pub(crate) fn prolonged(&mut self, hold: usize) {
+    /// A lease was extended by a round begun at `start`: one guard, one unbroken hold. Where a loss goes unnoticed, only a
+    /// grant counts whose whole round came behind the last good round of this lease and before this one.
+    pub(crate) fn prolonged(&mut self, hold: usize, start: Mono) {
         let (name, line) = (self.holds[hold].name, self.holds[hold].line);
         let last = self.checks.last_grant[name];
-        if last != line && !self.checks.forced[name] && !self.holds[hold].over {
-            self.violated(|| format!("hold {hold} (grant {line}) was extended, but grant {last} came in between"));
+        let start = self.when(self.holds[hold].client, start);
+        let within = last.began > self.holds[hold].good_at && last.granted < start;
+        let excused = self.checks.forced[name] || (self.plan.unnoticed_loss && !within);
+        if last.number != line && !excused && !self.holds[hold].over {
+            let other = last.number;
+            self.violated(|| format!("hold {hold} (grant {line}) was extended, but grant {other} came in between"));
         }
+        self.holds[hold].good_at = self.now;
         self.rests_on_servers(hold);
     }
 

@@ -58,6 +58,8 @@ pub(crate) struct Hold {
     pub(crate) request: Request,
     /// The masters whose votes its last good round rests on.
     pub(crate) votes: u32,
+    /// When its last good round was over.
+    pub(crate) good_at: Time,
     pub(crate) fence: Option<u64>,
     pub(crate) extending: bool,
     /// The number of the grant that its line of adoptions began with.
@@ -449,6 +451,7 @@ impl World<'_> {
             terms,
             votes: request.look(|r| r.yes_mask()),
             request: request.clone(),
+            good_at: self.now,
             fence: None,
             extending: false,
             line,

@@ -66,10 +66,15 @@ impl World<'_> {
                 let server = &mut self.servers[server];
                 server.stopped_until = server.stopped_until.max(until);
             }
-            Fault::RestartEmpty | Fault::RestartOld | Fault::RestartAll => self.restart(server, fault),
+            Fault::RestartEmpty | Fault::RestartOld | Fault::RestartAll => {
+                for server in self.struck(server) {
+                    self.restart(server, fault);
+                }
+            }
             Fault::Flush => {
-                self.snapshot(server);
-                self.servers[server].keys = Default::default();
+                for server in self.struck(server) {
+                    self.servers[server].keys = Default::default();
+                }
             }
             Fault::ScriptFlush => {
                 let (lua, now) = (self.lua(), self.now);
@@ -114,21 +119,26 @@ impl World<'_> {
                 }
             }
             Fault::ResyncOwn => {
-                // The copy is made now or has been made before; it takes over later.
-                match self.servers[liar].copy.take() {
-                    Some(copy) => self.servers[liar].keys = copy,
-                    None => {
-                        self.snapshot(liar);
-                        let again = self.rng.below(2 * ttl);
-                        self.after(again, Event::Fault(fault));
-                    }
+                if let Some(copy) = self.servers[liar].copy.clone() {
+                    self.servers[liar].keys = copy;
+                }
+                if self.rng.chance(50) {
+                    self.snapshot(liar);
                 }
             }
             Fault::ForceRelease | Fault::ForceReleaseNow => self.force(client, fault == Fault::ForceReleaseNow),
         }
     }
 
-    fn snapshot(&mut self, server: usize) {
+    /// Some faults strike several servers at once, as a power cut does.
+    fn struck(&mut self, server: usize) -> Vec<usize> {
+        if self.rng.chance(70) {
+            return vec![server];
+        }
+        (0..self.servers.len()).filter(|s| *s == server || self.rng.chance(60)).collect()
+    }
+
+    pub(crate) fn snapshot(&mut self, server: usize) {
         let keys = self.servers[server].keys.clone();
         self.servers[server].copy = Some(keys);
     }
@@ -136,14 +146,7 @@ impl World<'_> {
     fn restart(&mut self, server: usize, fault: Fault) {
         let data = match fault {
             Fault::RestartEmpty => Default::default(),
-            // The first time there is no snapshot yet: one is made, and the restart comes later.
-            Fault::RestartOld => match self.servers[server].copy.take() {
-                Some(copy) => copy,
-                None => {
-                    self.snapshot(server);
-                    Default::default()
-                }
-            },
+            Fault::RestartOld => self.servers[server].copy.clone().unwrap_or_default(),
             _ => self.servers[server].keys.clone(),
         };
         let run_id = format!("{:016x}{:023x}{server:x}", self.rng.bits(), 0);

@@ -114,7 +114,7 @@ impl World<'_> {
             Extended::Yes => {
                 self.holds[hold].votes = round.yes_mask();
                 self.checks.count("extensions");
-                self.prolonged(hold);
+                self.prolonged(hold, extension.start);
                 self.replan(hold);
             }
             Extended::Over => {}
@@ -139,6 +139,8 @@ impl World<'_> {
         if held.lease.lose(reason) {
             held.announced = true;
         }
+        // Its holder has been told so.
+        held.seen_lost = true;
         self.look_at(hold);
     }
 

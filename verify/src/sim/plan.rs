@@ -136,6 +136,8 @@ pub(crate) struct Plan {
     pub(crate) unnoticed_loss: bool,
     /// Whether tails of broken connections may be executed later.
     pub(crate) stragglers: bool,
+    /// Whether rounds take long.
+    pub(crate) storm: bool,
     /// Whether one script renews many leases.
     pub(crate) shared_watchdog: bool,
     /// How many of 100 attempts fold the fencing token in, and how many of 100 holds ask for one.
@@ -204,12 +206,28 @@ impl Plan {
             liar: rng.below(n as u64) as usize,
             unnoticed_loss: false,
             stragglers: true,
+            storm: false,
             shared_watchdog: rng.chance(25),
             fenced: (rng.pick(&[0, 30, 100]), rng.pick(&[0, 40, 100])),
         };
+        if rng.chance(12) {
+            plan.storm(rng);
+        }
         plan.draw_faults(rng, n, f);
         plan.draw_clocks(rng);
         plan
+    }
+
+    /// Messages and threads take up to a whole ttl: rounds overlap with everything.
+    fn storm(&mut self, rng: &mut Rng) {
+        self.slow = rng.pick(&[20, 50]);
+        self.late = rng.pick(&[20, 60]);
+        self.max_lease = self.ttl;
+        self.lock_delay = Duration::ZERO;
+        self.clients = rng.between(2, 3) as usize;
+        self.names = 1;
+        self.fenced = rng.pick(&[(50, 100), (50, 100), (0, 0)]);
+        self.storm = true;
     }
 
     fn draw_faults(&mut self, rng: &mut Rng, n: usize, f: usize) {
@@ -235,7 +253,7 @@ impl Plan {
             kinds.push(Fault::ForceReleaseNow);
         }
         if !kinds.is_empty() {
-            let count = rng.between(1, 10);
+            let count = if self.storm { rng.between(4, 14) } else { rng.between(1, 10) };
             self.faults = (0..count).map(|_| (rng.below(self.activity), rng.pick(&kinds))).collect();
             self.faults.sort_unstable();
         }
@@ -251,7 +269,7 @@ impl Plan {
         let loses = self.faults.iter().any(|(_, k)| LOSSES.contains(k) || LIES.contains(k));
         if loses {
             let quarantine = self.max_lease.as_micros() as u64;
-            self.client_offset = rng.pick(&[0, quarantine / 8, quarantine / 4]).min(4_000_000);
+            self.client_offset = rng.pick(&[0, quarantine / 8, quarantine / 4, quarantine / 4]).min(4_000_000);
             self.server_offset = rng.pick(&[0, 1_000_000, 4_000_000]);
         } else {
             self.client_offset = rng.pick(&[0, 1_000_000, 7_200_000_000]);

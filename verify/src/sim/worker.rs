@@ -580,6 +580,9 @@ impl World<'_> {
         let hold = self.hold(hold);
         self.holds[hold].fence = handle.fence;
         self.checks.count("locks adopted");
+        if end >= handle.until {
+            self.violated(|| format!("hold {hold} was adopted after the end of the lease before"));
+        }
         self.inherited(hold);
         self.use_hold(c, w, hold);
     }

@@ -44,6 +44,8 @@ pub(crate) enum Event {
     Calm,
     /// A paused client goes on.
     Resume(usize),
+    /// All servers save their data.
+    Snapshot,
     /// A stopped server goes on.
     WakeServer(usize),
 }
@@ -257,6 +259,7 @@ impl<'a> World<'a> {
             }
             Event::Calm => self.calm_down(),
             Event::Resume(c) => self.resume(c),
+            Event::Snapshot => (0..self.servers.len()).for_each(|server| self.snapshot(server)),
             Event::WakeServer(server) => self.wake_server(server),
         }
     }
@@ -424,6 +427,8 @@ impl<'a> World<'a> {
         }
         let activity = self.plan.activity;
         self.at(activity, Event::Calm);
+        // An old snapshot has what was there before the first lock, and is of a settled master.
+        self.at(19 * MS, Event::Snapshot);
     }
 
     /// The time after the last fault in which everybody gets the lock in the end.
