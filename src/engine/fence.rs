@@ -23,7 +23,8 @@ pub(crate) fn settle(engine: &Engine, held: &Held, counters: &[Option<u64>], unt
             let limit = engine.settings.round_limit(held.ttl());
             let mut round =
                 engine.round(held.command(Operation::WriteBack(token)), clock::now().plus(limit).min(until));
-            let settling = round.look(|answers, end| fence::written_back(token, answers.reached(), end, until));
+            let settling =
+                round.look(|answers, end| fence::written_back(token, answers.reached(), end, until, held.until()));
             (settling, Some(round))
         }
         settling => (settling, None),

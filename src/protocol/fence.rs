@@ -61,7 +61,8 @@ pub enum Settling {
     NoQuorum,
 }
 
-/// What becomes of the counters of a round that reached a quorum, looked at before `now`, for a lease until `until`.
+/// What becomes of the counters of a round that reached a quorum, looked at before `now`. `until` is when the lease ended as
+/// the round was sent.
 ///
 /// Proof obligation: the last answer that is needed is in before `until`, and every answer comes from a script that found
 /// our value and a settled generation (protocol-changes.md 2.1, rule 3). Answers that come after this look are not counted
@@ -75,9 +76,10 @@ pub fn settle(quorum: Quorum, counters: &[Option<u64>], now: Mono, until: Mono) 
 }
 
 /// What becomes of a token that was written back by a round that `reached` a quorum or not and was looked at before `end`:
-/// a master answers yes with a counter that is at least the token.
-pub fn written_back(token: u64, reached: bool, end: Mono, until: Mono) -> Settling {
-    match (reached, end < until || planted::on("token_after_the_end")) {
+/// a master answers yes with a counter that is at least the token. `until` is when the lease ended as its counters were
+/// asked for, `present` when it ends by now: [`Mono::ZERO`] if it was lost or given up meanwhile.
+pub fn written_back(token: u64, reached: bool, end: Mono, until: Mono, present: Mono) -> Settling {
+    match (reached, end < until.min(present) || planted::on("token_after_the_end")) {
         (true, true) => Settling::Token(token),
         (true, false) => Settling::Late,
         (false, _) => Settling::NoQuorum,

@@ -1,5 +1,5 @@
-use super::super::Quorum;
 use super::super::fence::{LIMIT, Rank, STEP, rank};
+use super::super::{Mono, Quorum};
 use super::{Seeded, quorums};
 
 /// The rule by definition: the `r`-th largest, found by counting instead of sorting.
@@ -194,8 +194,11 @@ fn a_token_is_the_leases_only_if_a_quorum_held_it_before_the_lease_ended() {
         assert_eq!(settle(quorum, &done, now, until), expected, "{now:?}");
         assert_eq!(settle(quorum, &[None, None, Some(640)], now, until), Settling::Late, "too few counters");
         let expected = if late { Settling::Late } else { Settling::Token(704) };
-        assert_eq!(written_back(704, true, now, until), expected, "{now:?}");
-        assert_eq!(written_back(704, false, now, until), Settling::NoQuorum);
+        assert_eq!(written_back(704, true, now, until, until), expected, "{now:?}");
+        // Extended meanwhile: the deadline at the question counts. Lost or given up meanwhile: nothing does.
+        assert_eq!(written_back(704, true, now, until, at(200)), expected, "{now:?}");
+        assert_eq!(written_back(704, true, now, until, Mono::ZERO), Settling::Late, "{now:?}");
+        assert_eq!(written_back(704, false, now, until, until), Settling::NoQuorum);
     }
     // The write-back has its own look at the clock.
     assert_eq!(settle(quorum, &apart, at(101), until), Settling::WriteBack(704));

@@ -1,6 +1,7 @@
 //! Tests of the protocol. Where a space is small it is enumerated whole; where not, the generator is seeded.
 
 mod acquire;
+mod attempt;
 mod command;
 mod fence;
 mod generation;

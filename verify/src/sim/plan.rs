@@ -161,6 +161,8 @@ const MILD: [Fault; 11] = [
 /// Faults that lose data where the quarantine notices it.
 const LOSSES: [Fault; 5] =
     [Fault::RestartEmpty, Fault::RestartOld, Fault::RestartAll, Fault::Flush, Fault::ResyncForeign];
+/// The faults of a storm, besides losses.
+const STORM: [Fault; 5] = [Fault::Partition, Fault::Break, Fault::Break, Fault::LostRequests, Fault::Pause];
 /// Faults that only a margin covers, on as many masters as it has.
 const LIES: [Fault; 4] = [Fault::ClockStep, Fault::Evict, Fault::ResyncOwn, Fault::SlewBeyond];
 
@@ -210,7 +212,7 @@ impl Plan {
             shared_watchdog: rng.chance(25),
             fenced: (rng.pick(&[0, 30, 100]), rng.pick(&[0, 40, 100])),
         };
-        if rng.chance(12) {
+        if n == 3 && rng.chance(30) {
             plan.storm(rng);
         }
         plan.draw_faults(rng, n, f);
@@ -218,26 +220,34 @@ impl Plan {
         plan
     }
 
-    /// Messages and threads take up to a whole ttl: rounds overlap with everything.
+    /// Messages and threads take up to a whole ttl, connections break, masters forget: rounds overlap with everything. The
+    /// rare orders of events that some rules are for need this much.
     fn storm(&mut self, rng: &mut Rng) {
-        self.slow = rng.pick(&[20, 50]);
-        self.late = rng.pick(&[20, 60]);
+        self.slow = rng.pick(&[5, 20, 50]);
+        self.late = rng.pick(&[0, 20, 60]);
         self.max_lease = self.ttl;
         self.lock_delay = Duration::ZERO;
         self.clients = rng.between(2, 3) as usize;
         self.names = 1;
-        self.fenced = rng.pick(&[(50, 100), (50, 100), (0, 0)]);
+        self.attempts = 60;
+        self.backoff = Backoff { min: Duration::from_millis(1), max: Duration::from_millis(10), cap: self.ttl / 4 };
+        self.fenced = rng.pick(&[(50, 100), (50, 100), (0, 100), (0, 0)]);
         self.storm = true;
     }
 
     fn draw_faults(&mut self, rng: &mut Rng, n: usize, f: usize) {
         let mut kinds: Vec<Fault> = MILD.iter().copied().filter(|_| rng.chance(30)).collect();
+        if self.storm {
+            kinds = STORM.iter().copied().filter(|_| rng.chance(60)).collect();
+        }
         if n >= 3 && rng.chance(6) {
             // One server behind two names.
             let twice = rng.below(n as u64 - 1) as usize;
             self.servers[n - 1] = twice;
         }
-        if self.quarantine {
+        if self.storm && self.quarantine {
+            kinds.extend([Fault::Flush, Fault::RestartEmpty].iter().filter(|_| rng.chance(60)));
+        } else if self.quarantine {
             kinds.extend(LOSSES.iter().copied().filter(|_| rng.chance(35)));
         } else if rng.chance(40) {
             self.unnoticed_loss = true;
@@ -253,7 +263,7 @@ impl Plan {
             kinds.push(Fault::ForceReleaseNow);
         }
         if !kinds.is_empty() {
-            let count = if self.storm { rng.between(4, 14) } else { rng.between(1, 10) };
+            let count = if self.storm { rng.between(6, 24) } else { rng.between(1, 10) };
             self.faults = (0..count).map(|_| (rng.below(self.activity), rng.pick(&kinds))).collect();
             self.faults.sort_unstable();
         }

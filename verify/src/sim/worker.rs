@@ -300,7 +300,8 @@ impl World<'_> {
             Then::Fence { worker, hold, until } => self.fenced(worker, &request, hold, until),
             Then::FenceBack { worker, hold, token, until } => {
                 let reached = request.look(|r| r.reached());
-                let settling = redleash::protocol::fence::written_back(token, reached, end, until);
+                let present = self.holds[hold].lease.until();
+                let settling = redleash::protocol::fence::written_back(token, reached, end, until, present);
                 self.settled(c, worker, hold, settling);
             }
             Then::Verify { worker, hold } => {
@@ -379,7 +380,7 @@ impl World<'_> {
     fn folded_back(&mut self, c: usize, w: usize, request: &Request, hold: usize, token: u64, until: Mono) {
         use redleash::protocol::fence::{Settling, written_back};
         let reached = request.look(|r| r.reached());
-        match written_back(token, reached, self.mono(c), until) {
+        match written_back(token, reached, self.mono(c), until, self.holds[hold].lease.until()) {
             Settling::Token(token) => {
                 self.fence_known(hold, token);
                 self.use_hold(c, w, hold);
