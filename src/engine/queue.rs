@@ -34,8 +34,15 @@ struct Waiter {
 }
 
 impl Waiter {
+    /// Lays down what the thread is given; it is woken afterwards.
+    ///
+    /// Proof obligation: whoever takes a waiter out of its line calls this before the line is unlocked. A thread that gives
+    /// up looks for a grant under the same lock, so it finds one or is still in line: no turn is lost.
     fn give(&self, grant: Grant) {
         *self.grant.lock() = Some(grant);
+    }
+
+    fn wake(&self) {
         self.thread.unpark();
     }
 }
@@ -214,6 +221,7 @@ impl Queues {
             for (_, line) in shard.lines.drain() {
                 for waiter in line.waiters {
                     waiter.give(Grant::Closed);
+                    waiter.wake();
                 }
             }
         }
@@ -239,11 +247,10 @@ impl Place {
     pub(crate) fn outage(&self) {
         let waiters = self.with_line(|line| {
             line.outage = true;
+            line.waiters.iter().for_each(|waiter| waiter.give(Grant::Free));
             std::mem::take(&mut line.waiters)
         });
-        for waiter in waiters.into_iter().flatten() {
-            waiter.give(Grant::Free);
-        }
+        waiters.into_iter().flatten().for_each(|waiter| waiter.wake());
     }
 
     /// Gives the lease `held`, which has this place, to the first in line, if it wants it on the same terms and
@@ -251,15 +258,11 @@ impl Place {
     pub(crate) fn hand_over(&self, held: &Arc<Held>, pass: impl FnOnce() -> bool) -> bool {
         let given = self.with_line(|line| {
             let same = line.waiters.front().is_some_and(|w| w.terms.same(&held.terms));
-            if same && pass() { line.waiters.pop_front() } else { None }
+            let waiter = if same && pass() { line.waiters.pop_front()? } else { return None };
+            waiter.give(Grant::Lease(held.clone()));
+            Some(waiter)
         });
-        match given.flatten() {
-            Some(waiter) => {
-                waiter.give(Grant::Lease(held.clone()));
-                true
-            }
-            None => false,
-        }
+        given.flatten().inspect(|waiter| waiter.wake()).is_some()
     }
 }
 
@@ -270,7 +273,9 @@ impl Drop for Place {
         let line = entry.get_mut();
         line.held = false;
         let next = line.waiters.pop_front();
-        if next.is_none() {
+        if let Some(next) = &next {
+            next.give(Grant::Turn);
+        } else {
             line.occupied = false;
             line.outage = false;
             if line.yield_until == Mono::ZERO && !line.tell_due {
@@ -279,7 +284,7 @@ impl Drop for Place {
         }
         drop(shard);
         if let Some(next) = next {
-            next.give(Grant::Turn);
+            next.wake();
         }
     }
 }
