@@ -7,6 +7,7 @@ use super::op::Op;
 use super::poll::poll;
 use super::reply::{READ, Replies, Stop};
 use super::seat::Awaited;
+use crate::planted;
 use crate::protocol::health::give_up;
 use crate::protocol::{Answer, Cause, Mono};
 use crate::sys::clock;
@@ -147,7 +148,7 @@ impl Lane {
                     let stop = replies.feed(&buffer[..n], |value| match self.links[i].reply(i, conn.id(), &value) {
                         Replied::Half => true,
                         Replied::Answer(op, answer) => {
-                            let sane = answer != Answer::Failed(Cause::Nonsense);
+                            let sane = answer != Answer::Failed(Cause::Nonsense) || planted::on("used_after_nonsense");
                             woken.threads.extend(self.deliver(i, &op, answer, now, mine));
                             sane
                         }
@@ -156,7 +157,7 @@ impl Lane {
                             resend = true;
                             true
                         }
-                        Replied::Unasked => false,
+                        Replied::Unasked => planted::on("used_after_nonsense"),
                     });
                     match stop {
                         Stop::Hungry if n < buffer.len() => return resend,
@@ -180,7 +181,7 @@ impl Lane {
                 && let Some(conn) = link.conn()
             {
                 #[cfg(redleash_planted)]
-                if crate::planted::on("late_reply_skipped") {
+                if planted::on("late_reply_skipped") {
                     link.skip_oldest();
                     continue;
                 }

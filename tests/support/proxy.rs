@@ -15,6 +15,10 @@ pub enum Fault {
     None,
     /// These bytes come in place of each.
     Say(&'static [u8]),
+    /// These bytes come before the next one, once.
+    Before(&'static [u8]),
+    /// These bytes come right behind the next one, once.
+    Behind(&'static [u8]),
     /// The first half of one comes, and then nothing for good.
     Half,
     /// The first half of one comes, and the connection ends.
@@ -41,6 +45,15 @@ struct Shared {
 impl Shared {
     fn fault(&self) -> Fault {
         *self.fault.lock().unwrap()
+    }
+
+    /// Writes the pieces together, and is well from then on.
+    fn once(&self, fault: Fault, into: &mut TcpStream, pieces: &[&[u8]]) -> std::io::Result<()> {
+        let mut now = self.fault.lock().unwrap();
+        if *now == fault {
+            *now = Fault::None;
+        }
+        into.write_all(&pieces.concat())
     }
 
     fn close_all(&self) {
@@ -154,6 +167,8 @@ fn reply(mut from: TcpStream, mut into: TcpStream, shared: &Shared) {
         let done = match fault {
             Fault::None => into.write_all(reply),
             Fault::Say(bytes) => into.write_all(bytes),
+            Fault::Before(bytes) => shared.once(fault, &mut into, &[bytes, reply]),
+            Fault::Behind(bytes) => shared.once(fault, &mut into, &[reply, bytes]),
             Fault::Half => into.write_all(&reply[..n / 2]).and_then(|()| swallow(&mut from)),
             Fault::HalfAndClose => {
                 into.write_all(&reply[..n / 2]).and_then(|()| Err(std::io::ErrorKind::BrokenPipe.into()))

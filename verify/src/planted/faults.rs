@@ -84,6 +84,12 @@ pub const FAULTS: &[Fault] = &[
         "a_late_reply_answers_no_other_request",
     ),
     test(
+        "used_after_nonsense",
+        "a connection on which a master has said what nobody asked for is used on",
+        "regressions_wire",
+        "a_reply_too_many_answers_no_other_request",
+    ),
+    test(
         "undo_elsewhere",
         "an attempt is undone on another connection than the one that carried it",
         "regressions_wire",
