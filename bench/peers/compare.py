@@ -1,0 +1,124 @@
+"""The measured part of docs/COMPARE.md: what ran where, and a table per scenario."""
+import json, os, pathlib, platform, re, statistics, subprocess
+
+HERE = pathlib.Path(__file__).resolve().parent
+BEGIN, END = "<!-- measured -->", "<!-- measured: end -->"
+
+
+def facts():
+    """What a run records of itself before its first row: versions as they were built, and the machine."""
+    def found(file, pattern):
+        try:
+            return (re.search(pattern, (HERE / file).read_text(), re.M) or [None, "unknown"])[1]
+        except OSError:
+            return "unknown"
+
+    def says(pattern, *command):
+        try:
+            return (re.search(pattern, subprocess.run(command, capture_output=True, text=True).stdout) or [None, "unknown"])[1]
+        except OSError:
+            return "unknown"
+
+    go = lambda module: found("go-redsync/go.mod", rf"{module} (v\S+)")
+    locked = lambda name: found("rust-rslock/Cargo.lock", rf'^name = "{name}"\nversion = "([^"]+)"')
+    node = lambda name: found(f"node-redlock/node_modules/{name}/package.json", r'"version": "v?([^"]+)"')
+    return {
+        "clients": {
+            "redleash": found("../../Cargo.toml", r'^version = "([^"]+)"'),
+            "rslock": f"{locked('rslock')} (redis {locked('redis')}, tokio {locked('tokio')})",
+            "redsync": f"{go('redsync/v4')} (go-redis {go('go-redis/v9')})",
+            "Redisson": found("java-redisson/pom.xml", r"<artifactId>redisson</artifactId>\s*<version>([^<]+)"),
+            "redlock for Node": f"{node('redlock')} (ioredis {node('ioredis')})",
+        },
+        "redis-server": says(r"v=(\S+)", "redis-server", "--version"),
+        "rustc": says(r"rustc (\S+)", "rustc", "--version"),
+        "cores": os.cpu_count(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "load1": round(os.getloadavg()[0], 2),
+    }
+
+
+RAW, OURS = "raw-", "redleash"
+US, MS, MS2, WHOLE, TWO = (1, 0), (0.001, 1), (0.001, 2), (1, 0), (1, 2)
+P50, P99, RATE = ("p50 us", "p50_us", US), ("p99 us", "p99_us", US), ("locks/s", "ops_per_s", WHOLE)
+P99MS, P999MS, MAX = ("p99 ms", "p99_us", MS), ("p99.9 ms", "p999_us", MS), ("max ms", "max_us", MS)
+NAMES = {
+    "raw-limit": "raw-limit: no lock, the same bytes", "raw-mux": "raw-mux: no lock, batched",
+    "redleash-fenced": "redleash, fencing token folded in", "redleash-drop": "redleash, release by drop",
+    "redleash-no-hand-over": "redleash, hand-over off", "redleash-shared": "redleash, `WatchdogMode::Shared`",
+    "hold redleash": "redleash, a thread per lock", "rust-rslock": "rslock", "go-redsync": "redsync", "java-redisson": "Redisson RedLock",
+}
+# title, scenario, threads, columns; the first column is the one that is compared, the flag says whether less of it is better
+TABLES = [
+    ("A free lock, one thread, acquired and released (release awaited)", "cycle", 1, [P50, P99, RATE], True),
+    ("Eight threads, a lock each", "cycle", 8, [RATE, P50, MAX], False),
+    ("One lock, eight threads of one process", "contended", 8, [RATE, P99MS, P999MS, MAX], False),
+    ("One lock, eight processes of one thread (worst process)", "contended-processes", 8, [RATE, P99MS, P999MS, MAX], False),
+    ("Hand-over between two clients: from the release to the waiter's lock", "handoff", 2, [("p50 ms", "p50_us", MS2), MAX], True),
+    ("One of three masters stopped, one thread", "hung", 1, [RATE, P50, MAX], False),
+    ("{locks} held locks for {seconds} s, ttl 6 s", "hold", 8,
+     [("client CPU s", "cpu_s", TWO), ("lost", "lost", WHOLE), ("MiB", "rss_mib", WHOLE), ("threads", "os_threads", WHOLE)], True),
+]
+
+
+def number(value, digits=0):
+    return f"{value:,.{digits}f}".replace(",", " ")
+
+
+def scenario(rows, title, columns, less):
+    """The medians of each peer, the compared one first and beside the best peer's, and the number of rounds."""
+    peers = {}
+    for row in rows:
+        peers.setdefault(row["peer"], []).append(row)
+    first = columns[0][1]
+    name = lambda peer: NAMES.get(f"{rows[0]['scenario']} {peer}", NAMES.get(peer, peer))
+    median = lambda peer, column: statistics.median([r[column] for r in peers[peer] if column in r] or [float("nan")])
+    good = [p for p in peers if any(first in r for r in peers[p])]
+    others = [median(p, first) for p in good if not p.startswith((RAW, OURS))]
+    best = (min if less else max)(others) if others else None
+    order = sorted(good, key=lambda p: (not p.startswith(RAW), not p.startswith(OURS), median(p, first) * (1 if less else -1)))
+    title = title.format(locks=number(rows[0].get("locks", 0)), seconds=f"{rows[0]['seconds']:g}")
+    head = [columns[0][0], "to the best peer", *[c[0] for c in columns[1:]], "rounds"]
+    out = [f"**{title}**", "", "| | " + " | ".join(head) + " |", "|---|" + "---:|" * len(head)]
+    for peer in order:
+        cells = []
+        for _, column, (factor, digits) in columns:
+            value = median(peer, column)
+            cells.append("" if value != value else number(value * factor, digits))
+        cells.insert(1, f"{median(peer, first) / best:.2f}" if best else "")
+        cells.append(str(sum(first in r for r in peers[peer])))
+        out.append(f"| {name(peer)} | " + " | ".join(cells) + " |")
+    out += [f"| {name(peer)} | failed |" + " |" * (len(head) - 1) for peer in peers if peer not in good]
+    return out + [""]
+
+
+def measured(lines):
+    """The text between the marks: `lines` are those of one results file, the facts among them."""
+    rows, run = [r for r in lines if "peer" in r], next((r["run"] for r in lines if "run" in r), None)
+    out = [""]
+    if run:
+        clients = ", ".join(f"{name} {version}" for name, version in run["clients"].items())
+        out += [f"{clients}; redis-server {run['redis-server']}, rustc {run['rustc']}, {run['system']} with {run['cores']} cores.",
+                f"The load average was {run['load1']:.1f} at the start and {statistics.median(r['load1'] for r in rows):.1f} in the median.", ""]
+    else:
+        out += [f"The run recorded no versions. The median of its load average was {statistics.median(r['load1'] for r in rows):.1f}.", ""]
+    out += ["\"To the best peer\" divides the first column by that of the best of the other clients (not raw-limit or raw-mux).", ""]
+    for title, name, threads, columns, less in TABLES:
+        chosen = [r for r in rows if r["scenario"] == name and r["threads"] == threads]
+        if chosen:
+            out += scenario(chosen, title, columns, less)
+    return "\n".join(out)
+
+
+def put_into(document, text):
+    """Replaces what stands between the marks of `document`."""
+    path = pathlib.Path(document)
+    whole = path.read_text()
+    if whole.count(BEGIN) != 1 or whole.count(END) != 1 or whole.index(BEGIN) > whole.index(END):
+        raise SystemExit(f"{document} has not the marks {BEGIN} and {END}, once each and in this order")
+    before, after = whole.index(BEGIN) + len(BEGIN), whole.index(END)
+    path.write_text(whole[:before] + "\n" + text + "\n" + whole[after:])
+
+
+def read(files):
+    return [json.loads(line) for file in files for line in open(file)]
