@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use support::child::{Child, hear, say, task};
 use support::servers::Cluster;
-use support::{alone, builder, masters, ms, no_keys_left, secs, settled};
+use support::{SOON, alone, builder, masters, ms, no_keys_left, secs, settled};
 
 const THREADS: usize = 8;
 
@@ -25,34 +25,41 @@ struct Hold {
     to: i64,
 }
 
+impl Hold {
+    fn write(&self) -> String {
+        format!("{} {} {}", self.token, self.from, self.to)
+    }
+
+    fn read(text: &str) -> Hold {
+        let words: Vec<&str> = text.split(' ').collect();
+        Hold { token: words[0].parse().unwrap(), from: words[1].parse().unwrap(), to: words[2].parse().unwrap() }
+    }
+}
+
 /// Nanoseconds of the clock that all processes of this machine read.
 fn now() -> i64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
-/// Two processes contend for one lock with eight threads each for `span`; their holds, in the order in which each held.
-fn contend(masters: &Cluster, entry: &str, span: Duration) -> [Vec<Hold>; 2] {
+/// Two processes contend for one lock with eight threads each for `span`; each has said how many holds it had.
+fn contend(masters: &Cluster, entry: &str, span: Duration) -> [(Child, usize); 2] {
     drop(settled(masters));
     let mut children = [(); 2].map(|()| Child::start(entry, &masters.urls(), &span.as_millis().to_string()));
     children.iter().for_each(|child| drop(child.expect("ready")));
     children.iter_mut().for_each(|child| child.tell("go"));
-    children.map(|mut child| {
-        let count: usize = child.expect("holds").parse().unwrap();
-        let holds = (0..count).map(|_| {
-            let line = child.expect("hold");
-            let mut words = line.split(' ');
-            let mut next = || words.next().unwrap();
-            Hold {
-                token: next().parse().unwrap(),
-                from: next().parse().unwrap(),
-                to: next().parse().unwrap(),
-            }
-        });
-        let holds = holds.collect();
-        assert!(child.end(support::SOON).success());
-        holds
+    children.map(|child| {
+        let holds = child.expect("holds").parse().unwrap();
+        (child, holds)
     })
+}
+
+/// The holds of a child, in the order in which it held.
+fn holds((child, count): &(Child, usize)) -> Vec<Hold> {
+    let line = child.expect("these");
+    let holds: Vec<Hold> = line.split(',').map(Hold::read).collect();
+    assert_eq!(holds.len(), *count);
+    holds
 }
 
 /// What a child does; with `tokens` it asks for the fencing token of each hold.
@@ -81,43 +88,25 @@ fn contender(entry: &str, tokens: bool) {
     });
     let holds = holds.into_inner().unwrap();
     say(&format!("holds {}", holds.len()));
-    for Hold { token, from, to } in holds {
-        say(&format!("hold {token} {from} {to}"));
+    if tokens {
+        say(&format!("these {}", holds.iter().map(Hold::write).collect::<Vec<_>>().join(",")));
     }
 }
 
-/// All holds in the order of time, each with the number of its process.
-fn in_order(holds: &[Vec<Hold>; 2]) -> Vec<(usize, Hold)> {
-    let mut all: Vec<_> = (0..2).flat_map(|p| holds[p].iter().map(move |hold| (p, *hold))).collect();
-    all.sort_by_key(|(_, hold)| hold.from);
-    all
-}
-
-/// Each process had a third at least, of all holds and of the time.
+/// Each process had a third at least of all holds.
 #[track_caller]
-fn fair(holds: &[Vec<Hold>; 2]) {
-    let all = in_order(holds);
-    let turns = all.chunk_by(|a, b| a.0 == b.0);
-    let turns: Vec<_> = turns.map(|turn| (turn[0].0, turn.len(), turn[turn.len() - 1].1.to - turn[0].1.from)).collect();
-    let longest = turns.iter().max_by_key(|turn| turn.2).unwrap();
-    let what = format!(
-        "{} and {} holds in {} turns, the longest {longest:?}",
-        holds[0].len(),
-        holds[1].len(),
-        turns.len()
-    );
-    eprintln!("{what}");
-    for process in holds {
-        assert!(process.len() * 3 >= all.len(), "less than a third: {what}");
-    }
+fn fair(children: &[(Child, usize); 2]) {
+    let [one, other] = [children[0].1, children[1].1];
+    assert!(one.min(other) * 3 >= one + other, "less than a third: {one} and {other} holds");
 }
 
 #[test]
 fn neither_of_two_processes_gets_less_than_a_third() {
     let Some(masters) = masters(3) else { return };
     let _alone = alone();
-    let holds = contend(&masters, "contender_child", secs(10));
-    fair(&holds);
+    let mut children = contend(&masters, "contender_child", secs(10));
+    fair(&children);
+    children.iter_mut().for_each(|(child, _)| assert!(child.end(SOON).success()));
     no_keys_left(&masters);
 }
 
@@ -131,9 +120,17 @@ fn contender_child() {
 fn fencing_tokens_rise_over_the_hand_overs_of_two_processes() {
     let Some(masters) = masters(3) else { return };
     let _alone = alone();
-    let holds = contend(&masters, "fenced_contender_child", secs(2));
-    fair(&holds);
-    let all = in_order(&holds);
+    let mut children = contend(&masters, "fenced_contender_child", secs(2));
+    fair(&children);
+    let mut all = Vec::new();
+    for (process, child) in children.iter().enumerate() {
+        let holds = holds(child);
+        assert!(holds.is_sorted_by(|one, next| one.token < next.token), "by the order of process {process}");
+        all.extend(holds.into_iter().map(|hold| (process, hold)));
+    }
+    children.iter_mut().for_each(|(child, _)| assert!(child.end(SOON).success()));
+    // By the clock that both read.
+    all.sort_by_key(|(_, hold)| hold.from);
     for pair in all.windows(2) {
         let [(_, one), (_, next)] = pair else { unreachable!("windows of two") };
         assert!(one.to <= next.from, "two held it at once: {pair:?}");

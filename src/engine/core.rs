@@ -10,7 +10,6 @@ use super::shared::SharedWatchdog;
 use super::signal::Callbacks;
 use super::timer::{Event, Timer};
 use super::watchdog::Watchdogs;
-use crate::protocol::handover::courtesy;
 use crate::protocol::wakeup::PATIENCE;
 use crate::protocol::{Keys, Mono, Reason};
 use crate::sys::sync::{Mutex, Pulse};
@@ -77,10 +76,8 @@ impl Hooks for LaneHooks {
     fn others_wait(&self, op: &Arc<Op>, told: bool) {
         let Some(engine) = self.0.upgrade() else { return };
         let (now, keys) = (clock::now(), &op.command.keys);
-        if told {
-            let took = op.made.map_or(Duration::ZERO, |made| now.since(made));
-            engine.queues.yield_to_others(&keys.name, now.plus(courtesy(took)));
-        } else if engine.queues.tell_later(&keys.name) {
+        engine.queues.others_wait(&keys.name, now, told.then(|| op.made.unwrap_or(now)));
+        if !told && engine.queues.tell_later(&keys.name) {
             engine.timer.enter(now.plus(PATIENCE), Event::Tell(keys.clone()));
         }
     }

@@ -409,7 +409,9 @@ impl Held {
 
     /// Takes the place in the line of this process for as long as the lock is held.
     pub(crate) fn occupy(&self, place: Place) {
-        place.holds();
+        // From the begin of its round on.
+        let granted = self.gate.lock().lease.granted();
+        place.holds(clock::now().since(granted));
         *self.place.lock() = Some(place);
     }
 
@@ -465,7 +467,9 @@ impl Held {
         self.lane().enqueue(op.clone());
         drop(gate);
         // The next in this process contends behind the release.
-        drop(self.place.lock().take());
+        if let Some(place) = self.place.lock().take() {
+            place.released(now, awaited);
+        }
         (before, Some(op))
     }
 

@@ -4,6 +4,7 @@ use super::held::Held;
 use super::settings::Terms;
 use super::waiting::Patience;
 use crate::planted;
+use crate::protocol::handover::{MEMORY, courtesy, steps_back};
 use crate::protocol::{Keys, Mono, Wait};
 use crate::sys::clock;
 use crate::sys::sync::Mutex;
@@ -12,6 +13,7 @@ use std::collections::hash_map::{DefaultHasher, Entry};
 use std::collections::{HashMap, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::time::Duration;
 
 const SHARDS: usize = 16;
 
@@ -57,6 +59,14 @@ struct Line {
     outage: bool,
     /// Others waited elsewhere when we released: leave the lock alone until then.
     yield_until: Mono,
+    /// When a master last said that others wait elsewhere.
+    others: Option<Mono>,
+    /// The last release was made with a step back.
+    stepped: bool,
+    /// How long the masters took to grant the last lease.
+    round_trip: Duration,
+    /// Since when this process has taken the lock again and again, and they were not let in.
+    since: Option<Mono>,
     /// Somebody elsewhere is to be told soon, unless the lock is taken here again.
     tell_due: bool,
     waiters: VecDeque<Arc<Waiter>>,
@@ -64,7 +74,8 @@ struct Line {
 
 impl Line {
     fn is_idle(&self, now: Mono) -> bool {
-        !self.occupied && !self.tell_due && self.waiters.is_empty() && self.yield_until <= now
+        let nobody = self.others.is_none_or(|heard| now.since(heard) > MEMORY);
+        !self.occupied && !self.tell_due && self.waiters.is_empty() && self.yield_until <= now && nobody
     }
 }
 
@@ -178,12 +189,20 @@ impl Queues {
         self.shard(name).lock().lines.get(name).map_or(Mono::ZERO, |line| line.yield_until)
     }
 
-    /// Others wait elsewhere for a lock that this process has released: leave it alone until then.
-    pub(crate) fn yield_to_others(&self, name: &Arc<str>, until: Mono) {
+    /// A master says at `now` that others wait elsewhere for a lock that this process has released. If they were told, the
+    /// lock is left alone for a moment after they were: `told` is when it was released, and the answer may be read late.
+    pub(crate) fn others_wait(&self, name: &Arc<str>, now: Mono, told: Option<Mono>) {
         let mut shard = self.shard(name).lock();
         if !shard.closed {
             let line = shard.lines.entry(name.clone()).or_default();
-            line.yield_until = line.yield_until.max(until);
+            line.others = Some(now);
+            if let Some(released) = told {
+                let trip = line.round_trip;
+                line.yield_until = line.yield_until.max(released.plus(trip).plus(courtesy(trip)));
+                if std::mem::take(&mut line.stepped) {
+                    line.since = None;
+                }
+            }
         }
     }
 
@@ -233,14 +252,32 @@ impl Place {
         self.queues.shard(&self.name).lock().lines.get_mut(&self.name).map(act)
     }
 
-    /// The lock is held: who does not wait need not ask.
-    pub(crate) fn holds(&self) {
-        self.with_line(|line| (line.held, line.outage) = (true, false));
+    /// The lock is held, after a round of this length: who does not wait need not ask.
+    pub(crate) fn holds(&self, round_trip: Duration) {
+        let now = clock::now();
+        self.with_line(|line| {
+            (line.held, line.outage, line.round_trip) = (true, false, round_trip);
+            line.since.get_or_insert(now);
+        });
     }
 
-    /// An attempt was answered by masters enough.
+    /// An attempt was refused by masters enough.
     pub(crate) fn answered(&self) {
-        self.with_line(|line| line.outage = false);
+        self.with_line(|line| (line.outage, line.since) = (false, None));
+    }
+
+    /// The lock is released. Who contends for it next stands right behind the release and has not heard what is answered
+    /// to it, if the releaser does not wait (`heard` is false) or others are in line: so it goes by what was said before.
+    pub(crate) fn released(&self, now: Mono, heard: bool) {
+        self.with_line(|line| {
+            let (Some(said), Some(since)) = (line.others, line.since) else { return };
+            let unheard = !heard || !line.waiters.is_empty();
+            let steps = steps_back(now.since(since), now.since(said)) && !planted::on("never_steps_back");
+            line.stepped = unheard && steps;
+            if line.stepped {
+                line.yield_until = line.yield_until.max(now.plus(courtesy(line.round_trip)));
+            }
+        });
     }
 
     /// An attempt met an outage: whoever waits here contends for himself, and ends in his own time.
@@ -278,7 +315,7 @@ impl Drop for Place {
         } else {
             line.occupied = false;
             line.outage = false;
-            if line.yield_until == Mono::ZERO && !line.tell_due {
+            if line.yield_until == Mono::ZERO && line.others.is_none() && !line.tell_due {
                 entry.remove();
             }
         }

@@ -63,3 +63,14 @@ impl Handover {
 pub fn courtesy(round_trip: Duration) -> Duration {
     (round_trip * 3).clamp(Duration::from_millis(1), Duration::from_millis(50))
 }
+
+/// How long what a master has said of others who wait is believed.
+pub const MEMORY: Duration = Duration::from_millis(200);
+
+/// Whether a process that has taken a lock again and again for `run` leaves it alone for a moment when it releases it: it
+/// was said `ago` that others wait elsewhere. It does so at each release until they have been told at one, which ends its
+/// run; not by the time since they were told last, for they may be told in step with its releases, and come too late each
+/// time.
+pub fn steps_back(run: Duration, ago: Duration) -> bool {
+    run >= BUDGET && ago <= MEMORY
+}

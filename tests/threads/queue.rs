@@ -172,3 +172,42 @@ fn threads_get_the_lock_in_the_order_in_which_they_came() {
         all_gone(&scene);
     });
 }
+
+/// Whoever is next stands right behind the release and has not heard what is answered to it.
+#[test]
+fn a_process_steps_back_after_its_turn_without_waiting_to_be_told() {
+    world::check("stepping back", || {
+        let scene = scene(BUDGET);
+        let Scene { engine, keys, terms, .. } = &*scene;
+        let enter = || {
+            let wait = Wait::Forever { outage_patience: Duration::ZERO };
+            let mut patience = Patience { wait, limit: Mono::NEVER, lives: PhantomData };
+            let Entered::Turn(place, not_before) = engine.queues.enter(keys, terms, &mut patience) else {
+                panic!("the line is empty")
+            };
+            let held = engine.grant_on("x", terms);
+            held.occupy(place);
+            (held, not_before > world::now())
+        };
+        let (held, _) = enter();
+        // It was answered to a release of before.
+        engine.queues.others_wait(&keys.name, world::now(), None);
+        held.let_go();
+        let (held, waits) = enter();
+        assert!(!waits, "its turn has just begun");
+        world::advance(BUDGET);
+        held.let_go();
+        let (held, waits) = enter();
+        assert!(waits, "its turn is over, and others wait");
+        held.let_go();
+        let (held, waits) = enter();
+        assert!(waits, "nobody was told");
+        engine.queues.others_wait(&keys.name, world::now(), Some(world::now()));
+        world::advance(BUDGET - Duration::from_nanos(1));
+        held.let_go();
+        let (held, waits) = enter();
+        assert!(!waits, "they were told, and it is back: a new turn");
+        held.let_go();
+        all_gone(&scene);
+    });
+}

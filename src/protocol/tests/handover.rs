@@ -1,5 +1,5 @@
 use super::super::fence::STEP;
-use super::super::handover::{BUDGET, Handover, courtesy};
+use super::super::handover::{BUDGET, Handover, MEMORY, courtesy, steps_back};
 use super::super::lease::{Lease, Reason, Terms};
 use super::super::validity::Drift;
 use super::{at, ms};
@@ -78,4 +78,12 @@ fn courtesy_is_three_round_trips_within_reason() {
     assert_eq!(courtesy(Duration::ZERO), ms(1));
     assert_eq!(courtesy(ms(5)), ms(15));
     assert_eq!(courtesy(ms(5_000)), ms(50));
+}
+
+#[test]
+fn who_had_the_lock_for_long_steps_back_while_others_are_known_to_wait() {
+    let step = Duration::from_nanos(1);
+    assert!(steps_back(BUDGET, MEMORY));
+    assert!(!steps_back(BUDGET - step, Duration::ZERO), "its turn is not over");
+    assert!(!steps_back(BUDGET, MEMORY + step), "nobody was heard of for a while");
 }

@@ -101,6 +101,12 @@ pub const FAULTS: &[Fault] = &[
         "threads",
         "queue::who_gives_up_leaves_no_trace_and_loses_nothing",
     ),
+    test(
+        "never_steps_back",
+        "a process whose turn is over stands behind its own release each time, ahead of all others",
+        "threads",
+        "queue::a_process_steps_back_after_its_turn_without_waiting_to_be_told",
+    ),
     test("fork_ignored", "a forked child uses the guard of its parent", "forks", FORKS),
 ];
 
