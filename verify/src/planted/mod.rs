@@ -82,6 +82,9 @@ enum Outcome {
 fn find_all(options: &Options) -> io::Result<Verdict> {
     let chosen = |f: &&Fault| options.only.as_ref().is_none_or(|only| f.name.contains(only.as_str()));
     let faults: Vec<&Fault> = FAULTS.iter().filter(chosen).collect();
+    if faults.is_empty() {
+        return Ok(Verdict::failed("there is no fault of that name; verify/src/planted/faults.rs lists them"));
+    }
     if let Outcome::Found(how) = simulate("", options.seeds.min(1_000))? {
         return Ok(Verdict::failed(format!("something was found where no fault was chosen: {how}")));
     }

@@ -151,6 +151,7 @@ impl World<'_> {
         if !live || self.holds[hold].fence.is_some() {
             return self.carry_on(c, Some(w));
         }
+        self.lie_in_wait_for_fence(c);
         let wall_us = self.wall_us(c);
         let until = self.holds[hold].lease.until();
         let command = self.command(hold, Operation::Fence(wall_us));

@@ -5,6 +5,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "a run is timed; the histories have clocks of their own")]
 
+mod ambush;
 mod checks;
 mod client;
 pub mod clock;
@@ -113,6 +114,10 @@ const MUST_HAPPEN: &[&str] = &[
     "crashes between grant and write-back",
     "grants abandoned",
     "two names of one server",
+    "ambushes of a holder",
+    "ambushes of a token",
+    "holders that went on while they were overtaken",
+    "tokens asked for from a master that forgot",
 ];
 
 fn report(counts: &Counts, took: f64) {

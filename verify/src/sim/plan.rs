@@ -138,6 +138,8 @@ pub(crate) struct Plan {
     pub(crate) stragglers: bool,
     /// Whether rounds take long.
     pub(crate) storm: bool,
+    /// Whether faults wait for their moment.
+    pub(crate) ambushes: bool,
     /// Whether one script renews many leases.
     pub(crate) shared_watchdog: bool,
     /// How many of 100 attempts fold the fencing token in, and how many of 100 holds ask for one.
@@ -209,10 +211,13 @@ impl Plan {
             unnoticed_loss: false,
             stragglers: true,
             storm: false,
+            ambushes: false,
             shared_watchdog: rng.chance(25),
             fenced: (rng.pick(&[0, 30, 100]), rng.pick(&[0, 40, 100])),
         };
-        if n == 3 && rng.chance(30) {
+        if n == 3 && f == 0 && quarantine && rng.chance(25) {
+            plan.ambush(rng);
+        } else if n == 3 && rng.chance(30) {
             plan.storm(rng);
         }
         plan.draw_faults(rng, n, f);
@@ -235,17 +240,36 @@ impl Plan {
         self.storm = true;
     }
 
+    /// Few faults by chance and some by an adversary. All else is quick, so that much comes of what he does.
+    fn ambush(&mut self, rng: &mut Rng) {
+        (self.slow, self.late) = (0, 0);
+        self.latency = rng.pick(&[(20_000, 80_000), (100_000, MS), (MS, 3 * MS)]);
+        self.max_lease = self.ttl;
+        self.lock_delay = Duration::ZERO;
+        self.clients = rng.between(2, 3) as usize;
+        self.names = 1;
+        self.attempts = 60;
+        self.connection_limit = Duration::from_millis(60);
+        self.backoff = Backoff { min: Duration::from_millis(1), max: Duration::from_millis(10), cap: self.ttl / 4 };
+        self.fenced = rng.pick(&[(60, 100), (60, 100), (0, 100)]);
+        self.ambushes = true;
+    }
+
     fn draw_faults(&mut self, rng: &mut Rng, n: usize, f: usize) {
         let mut kinds: Vec<Fault> = MILD.iter().copied().filter(|_| rng.chance(30)).collect();
         if self.storm {
             kinds = STORM.iter().copied().filter(|_| rng.chance(60)).collect();
         }
-        if n >= 3 && rng.chance(6) {
+        if self.ambushes {
+            kinds = vec![Fault::LostRequests, Fault::Pause];
+        } else if n >= 3 && rng.chance(6) {
             // One server behind two names.
             let twice = rng.below(n as u64 - 1) as usize;
             self.servers[n - 1] = twice;
         }
-        if self.storm && self.quarantine {
+        if self.ambushes {
+            kinds.push(Fault::Flush);
+        } else if self.storm && self.quarantine {
             kinds.extend([Fault::Flush, Fault::RestartEmpty].iter().filter(|_| rng.chance(60)));
         } else if self.quarantine {
             kinds.extend(LOSSES.iter().copied().filter(|_| rng.chance(35)));
@@ -263,7 +287,11 @@ impl Plan {
             kinds.push(Fault::ForceReleaseNow);
         }
         if !kinds.is_empty() {
-            let count = if self.storm { rng.between(6, 24) } else { rng.between(1, 10) };
+            let count = match (self.storm, self.ambushes) {
+                (true, _) => rng.between(6, 24),
+                (_, true) => rng.between(1, 3),
+                _ => rng.between(1, 10),
+            };
             self.faults = (0..count).map(|_| (rng.below(self.activity), rng.pick(&kinds))).collect();
             self.faults.sort_unstable();
         }
@@ -277,9 +305,10 @@ impl Plan {
     /// quarantine, less the age of a proposal, and masters' within the clamp of 15 s.
     fn draw_clocks(&mut self, rng: &mut Rng) {
         let loses = self.faults.iter().any(|(_, k)| LOSSES.contains(k) || LIES.contains(k));
-        if loses {
+        if loses || self.ambushes {
             let quarantine = self.max_lease.as_micros() as u64;
-            self.client_offset = rng.pick(&[0, quarantine / 8, quarantine / 4, quarantine / 4]).min(4_000_000);
+            let offset = if self.ambushes { quarantine / 4 } else { rng.pick(&[0, quarantine / 8, quarantine / 4]) };
+            self.client_offset = offset.min(4_000_000);
             self.server_offset = rng.pick(&[0, 1_000_000, 4_000_000]);
         } else {
             self.client_offset = rng.pick(&[0, 1_000_000, 7_200_000_000]);

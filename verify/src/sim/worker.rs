@@ -111,6 +111,11 @@ impl Worker {
 }
 
 impl World<'_> {
+    /// The worker that holds a lock and does nothing at the moment.
+    pub(crate) fn idle_holder(&self, c: usize, hold: usize) -> Option<usize> {
+        self.clients[c].workers.iter().position(|w| w.hold == Some(hold) && !w.busy)
+    }
+
     fn worker(&mut self, c: usize, w: usize) -> &mut Worker {
         &mut self.clients[c].workers[w]
     }
@@ -249,6 +254,8 @@ impl World<'_> {
             self.worker(c, w).machine = None;
             return self.go_on(c, w, 0);
         }
+        let name = self.worker(c, w).name;
+        self.lie_in_wait(c, name);
         let wall_us = self.wall_us(c);
         let (fresh, nonce) = (self.rng.token(), self.rng.bits());
         let word_ms = self.rng.pick(&[0, 300]);
@@ -256,7 +263,7 @@ impl World<'_> {
         let Some(machine) = &mut worker.machine else { return };
         let token = machine.token(fresh);
         let owner = Arc::new(Owner::new(token, &Arc::from(format!("{c}.{w}")), wall_us / 1_000));
-        let (terms, name) = (worker.terms, worker.name);
+        let terms = worker.terms;
         let limit = if let Some(Wait::Until(at)) = worker.wait { at } else { Mono::NEVER };
         worker.busy = true;
         let operation =

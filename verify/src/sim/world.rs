@@ -1,5 +1,6 @@
 //! The world of one history: true time, the network, the servers and the clients, one event after the other.
 
+use super::ambush::Trap;
 use super::checks::Checks;
 use super::client::{Client, Hold, Wait};
 use super::clock::{Clock, Time};
@@ -46,6 +47,8 @@ pub(crate) enum Event {
     Resume(usize),
     /// All servers save their data.
     Snapshot,
+    /// The moment of an ambush.
+    Trap(Trap),
     /// A stopped server goes on.
     WakeServer(usize),
 }
@@ -72,6 +75,11 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
+    /// Nothing more arrives at the server before this time.
+    pub(crate) fn hold_back(&mut self, until: Time) {
+        self.last_out = self.last_out.max(until);
+    }
+
     /// Something was lost on it: nothing comes through any more.
     pub(crate) fn is_dead(&self) -> bool {
         self.lost_out || self.lost_in
@@ -210,15 +218,19 @@ impl<'a> World<'a> {
         self.carry_out(event);
     }
 
-    /// A paused client goes on: what has come meanwhile comes now, in its order, or the threads run before they read.
+    /// A paused client goes on: what has come meanwhile comes now, in its order, or the threads run before they
+    /// read, or read before they run.
     fn resume(&mut self, c: usize) {
         if self.clients[c].paused_until > self.now {
             let until = self.clients[c].paused_until;
             return self.at(until, Event::Resume(c));
         }
         let mut stash = std::mem::take(&mut self.clients[c].stash);
-        if self.rng.chance(50) {
-            stash.sort_by_key(|event| matches!(event, Event::ToClient(..) | Event::Closed(_)));
+        let heard = |event: &Event| matches!(event, Event::ToClient(..) | Event::Closed(_));
+        match self.rng.below(3) {
+            0 => stash.sort_by_key(heard),
+            1 => stash.sort_by_key(|event| !heard(event)),
+            _ => {}
         }
         for event in stash {
             if self.clients[c].alive {
@@ -261,6 +273,7 @@ impl<'a> World<'a> {
             Event::Resume(c) => self.resume(c),
             Event::Snapshot => (0..self.servers.len()).for_each(|server| self.snapshot(server)),
             Event::WakeServer(server) => self.wake_server(server),
+            Event::Trap(trap) => self.spring(trap),
         }
     }
 
