@@ -57,7 +57,6 @@ fn half_of_the_ttl_must_be_left() {
 #[test]
 fn a_token_that_was_asked_for_rises_by_one_and_stays_below_the_next_lease() {
     let (lease, mut handover) = (lease(true, None), Handover::new(Duration::MAX));
-    let mut now = 1;
     assert_eq!(handover.token(), None);
     for _ in 0..500 {
         assert!(handover.pass(&lease, at(1)), "nobody has asked: nothing to run out of");
@@ -66,10 +65,11 @@ fn a_token_that_was_asked_for_rises_by_one_and_stays_below_the_next_lease() {
     assert_eq!(handover.token(), Some(6_400), "whoever asks first gets the counter itself");
     handover.remember(9_999);
     assert_eq!(handover.token(), Some(6_400), "the first counter stays");
-    while handover.pass(&lease, at(1)) {
-        assert_eq!(handover.token(), Some(6_400 + now));
-        now += 1;
+    for passed in 1..STEP {
+        assert!(handover.pass(&lease, at(1)));
+        assert_eq!(handover.token(), Some(6_400 + passed));
     }
+    assert!(!handover.pass(&lease, at(1)));
     assert_eq!(handover.token(), Some(6_400 + STEP - 1));
 }
 
