@@ -432,3 +432,19 @@ fn a_command_is_sent_again_only_while_its_round_is_open_and_undecided() {
         assert_eq!((round.is_decided(), round.is_open()), (decided, !closed));
     }
 }
+
+#[test]
+fn an_outage_is_what_the_masters_are_the_reason_of() {
+    let outages = [Judgement::TooSlow, Judgement::NoQuorum, Judgement::Quarantined(ms(1))];
+    assert!(outages.iter().all(Judgement::is_outage));
+    let others = [
+        Judgement::Granted,
+        Judgement::Held(None),
+        Judgement::Split,
+        Judgement::Missing,
+        Judgement::Unclear,
+        Judgement::Conflict(0, "list".into()),
+        Judgement::Mismatch(0, "x".into()),
+    ];
+    assert!(!others.iter().any(Judgement::is_outage));
+}
