@@ -448,3 +448,23 @@ fn an_outage_is_what_the_masters_are_the_reason_of() {
     ];
     assert!(!others.iter().any(Judgement::is_outage));
 }
+
+#[test]
+fn the_parts_of_a_round_about_many_leases() {
+    let mut round = Round::new(Quorum::new(5, 0).unwrap(), Rule::All);
+    let many = |answers: &[Answer]| Answer::Many(answers.to_vec());
+    round.on_answer(0, many(&[Answer::Yes(None), Answer::Held(None)]), at(1));
+    round.on_answer(1, many(&[Answer::Yes(None), Answer::Held(None)]), at(2));
+    round.on_answer(2, many(&[Answer::Yes(None)]), at(3));
+    round.on_answer(3, Answer::Failed(Cause::TimedOut), at(4));
+    let parts = round.parts(2);
+    let said = |k: usize| parts[k].answers().iter().map(|a| a.clone().map(|(a, _)| a)).collect::<Vec<_>>();
+    let failed = |cause| Some(Answer::Failed(cause));
+    let (yes, held, late) = (Some(Answer::Yes(None)), Some(Answer::Held(None)), failed(Cause::TimedOut));
+    assert_eq!(said(0), [yes.clone(), yes.clone(), yes, late.clone(), None]);
+    assert_eq!(said(1), [held.clone(), held, failed(Cause::Nonsense), late, None], "a lease that was left out");
+    assert_eq!(parts.len(), 2);
+    assert_eq!((parts[0].reached(), parts[0].complete_at()), (true, Some(at(3))));
+    // Nobody waits for the fifth.
+    assert!(parts.iter().all(|part| part.is_decided() && !part.awaits(4)));
+}
