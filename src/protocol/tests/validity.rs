@@ -1,5 +1,5 @@
 use super::super::time::{Mono, millis_up, nanos};
-use super::super::validity::{Drift, SLACK, until};
+use super::super::validity::{Drift, SLACK, master_limit, round_limit, until};
 use super::{Seeded, at, ms};
 use std::time::Duration;
 
@@ -104,4 +104,22 @@ fn milliseconds_are_rounded_up_as_a_key_must_not_live_shorter_than_asked() {
     for d in durations() {
         assert!(u128::from(millis_up(d)) * MILLION >= d.as_nanos(), "{d:?}");
     }
+}
+
+#[test]
+fn how_long_a_master_and_a_round_may_take() {
+    for (ttl, master, round) in [(60, 50, 30), (300, 50, 50), (2_500, 50, 50), (10_000, 200, 200), (60_000, 500, 500)] {
+        assert_eq!(
+            (master_limit(ms(ttl), None), round_limit(ms(ttl), None, None)),
+            (ms(master), ms(round)),
+            "{ttl} ms"
+        );
+    }
+    // With a patient master: a tenth of the ttl, 50 ms at least, but no more than half of it.
+    for (ttl, round) in [(60, 30), (300, 50), (800, 80), (10_000, 1_000)] {
+        assert_eq!(round_limit(ms(ttl), None, Some(ms(9_000))), ms(round), "{ttl} ms");
+    }
+    assert_eq!(master_limit(ms(10_000), Some(ms(7))), ms(7));
+    assert_eq!(round_limit(ms(10_000), Some(ms(70)), None), ms(70));
+    assert_eq!(round_limit(ms(10_000), Some(ms(700)), None), ms(200), "never longer than one master may take");
 }
