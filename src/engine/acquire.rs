@@ -10,6 +10,7 @@ use super::settings::Terms;
 use super::waiting::{Patience, Paused, Waiting};
 use crate::planted;
 use crate::protocol::acquire::Plan;
+use crate::protocol::command::Word;
 use crate::protocol::{Acquire, Attempt, Command, End, Judgement, Keys, Mono, Operation, Owner, Step, Wait};
 use crate::sys::{clock, entropy};
 use crate::wire::op::Op;
@@ -76,7 +77,7 @@ fn contend(
     loop {
         step = match step {
             Step::Round { full } => {
-                match attempt(engine, keys, terms, &mut machine, (full, waiting.word_ms()), patience.limit())? {
+                match attempt(engine, keys, terms, &mut machine, (full, waiting.word()), patience.limit())? {
                     Ok(held) => {
                         if let Some(place) = place {
                             held.occupy(place);
@@ -138,7 +139,7 @@ fn attempt(
     keys: &Arc<Keys>,
     terms: &Arc<Terms>,
     machine: &mut Acquire,
-    (full, word_ms): (bool, u64),
+    (full, word): (bool, Option<Word>),
     limit: Mono,
 ) -> Result<Result<Arc<Held>, Failed>, Error> {
     let settings = &engine.settings;
@@ -147,7 +148,7 @@ fn attempt(
     let (token, nonce) = entropy::token_and_nonce().map_err(Error::System)?;
     let owner = Arc::new(Owner::new(machine.token(token), &terms.label, wall_us / 1_000));
     let fence = terms.fenced.then_some(wall_us);
-    let operation = Operation::Acquire { px_ms: terms.px_ms(terms.ttl), full, fence, word_ms };
+    let operation = Operation::Acquire { px_ms: terms.px_ms(terms.ttl), full, fence, word };
     let command = Command { keys: keys.clone(), owner: owner.clone(), operation, nonce };
     let round_limit = settings.round_limit(terms.ttl);
     let mut round = engine.round(command, clock::now().plus(round_limit).min(limit));

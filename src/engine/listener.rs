@@ -258,12 +258,12 @@ impl Listener {
                     }
                 }
             }
-            News::Message(channel, waiters) => {
+            News::Message(channel, message) => {
                 let Some(topic) = inner.topics.get(&channel) else { return };
                 for ear in &topic.ears {
                     let before = ear.wakeup(|w| w.due());
                     let due = ear.wakeup(|w| {
-                        w.on_message(i, waiters, now, random);
+                        w.on_message(i, message, now, random);
                         w.due()
                     });
                     if due != before {

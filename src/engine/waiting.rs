@@ -4,6 +4,7 @@ use super::core::Engine;
 use super::error::Error;
 use super::listener::Listening;
 use super::settings::Terms;
+use crate::protocol::command::Word;
 use crate::protocol::time::millis_up;
 use crate::protocol::wakeup::Wakeup;
 use crate::protocol::{Judgement, Keys, Mono, Wait};
@@ -76,13 +77,14 @@ impl<'a> Waiting<'a> {
         Waiting { engine, keys, terms, listening: None, refused: None, asked: false }
     }
 
-    /// Before an attempt: for how many milliseconds it should leave word that somebody waits.
-    pub(crate) fn word_ms(&mut self) -> u64 {
-        let Some(listening) = &self.listening else { return 0 };
+    /// Before an attempt: the word that it should leave, that somebody waits.
+    pub(crate) fn word(&mut self) -> Option<Word> {
+        let listening = self.listening.as_ref()?;
         self.asked = true;
-        let leave = listening.ear.wakeup(Wakeup::attempt);
+        let waited = listening.ear.wakeup(|w| w.attempt(clock::now()))?;
         let twice = self.terms.backoff.cap.max(Duration::from_secs(1)) * 2;
-        if leave { millis_up(twice.min(Duration::from_secs(60))) } else { 0 }
+        let ms = millis_up(twice.min(Duration::from_secs(60)));
+        Some(Word { ms, waited_us: u64::try_from(waited.as_micros()).unwrap_or(u64::MAX) })
     }
 
     /// An attempt failed after `took`: from the first refusal on, this thread listens.

@@ -31,6 +31,15 @@ pub struct Renewal {
     pub px_ms: u64,
 }
 
+/// What a waiter leaves word of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Word {
+    /// How long the word stays, in milliseconds.
+    pub ms: u64,
+    /// How long it has waited already, in microseconds.
+    pub waited_us: u64,
+}
+
 /// The operations.
 #[derive(Clone, Debug)]
 pub enum Operation {
@@ -42,8 +51,8 @@ pub enum Operation {
         full: bool,
         /// Raise the fencing counter in the same script, with this proposal in microseconds since 1970.
         fence: Option<u64>,
-        /// If the lock is held, leave word for this many milliseconds that somebody waits; zero for not. By the script only.
-        word_ms: u64,
+        /// If the lock is held, leave word that somebody waits. By the script only.
+        word: Option<Word>,
     },
     /// Renew our key; where `recreate` is set, write it again if it is absent.
     Extend {

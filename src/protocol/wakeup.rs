@@ -19,6 +19,8 @@ const SPACING: Duration = Duration::from_micros(150);
 const TURN: Duration = Duration::from_millis(1);
 /// The longest such time.
 const LONGEST_TURN: Duration = Duration::from_millis(10);
+/// Waiters that have waited equally long but for so much, or for two round trips, race.
+const SLACK: Duration = Duration::from_micros(500);
 
 /// What a waiter has heard.
 #[derive(Clone, Debug)]
@@ -38,6 +40,22 @@ pub struct Wakeup {
     in_turn: bool,
     /// Messages do not count: it is somebody else's turn.
     deaf: bool,
+    /// A master says that nobody has waited longer.
+    is_first: bool,
+}
+
+/// What a release tells those who wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// How many waited.
+    pub waiters: u64,
+    /// How long the one has waited that has waited longest, if the master knows.
+    pub longest: Option<Duration>,
+}
+
+/// How long a winner works before others ask again, if so many wait.
+fn turn(waiters: u64) -> Duration {
+    (TURN * u32::try_from(waiters).unwrap_or(u32::MAX).min(1_000)).min(LONGEST_TURN)
 }
 
 impl Wakeup {
@@ -54,20 +72,22 @@ impl Wakeup {
             by_poll: false,
             in_turn: false,
             deaf: false,
+            is_first: false,
         }
     }
 
-    /// An attempt is about to be sent: what was heard before it is about the past. Answers whether it should leave word
-    /// that somebody waits; not so right after a race, where others are as eager.
-    pub fn attempt(&mut self) -> bool {
-        let by_message = self.due != Mono::NEVER;
-        self.by_poll = !by_message && !std::mem::take(&mut self.in_turn);
-        let raced = by_message && self.news.is_some_and(|(_, waiters)| waiters > 1) && !self.deaf;
-        (self.heard, self.due, self.deaf) = (0, Mono::NEVER, raced);
+    /// An attempt is about to be sent: what was heard before it is about the past. Answers how long this waiter has waited,
+    /// if it should leave word of it; not so in a race, where others are as eager.
+    pub fn attempt(&mut self, now: Mono) -> Option<Duration> {
+        let after_turn = std::mem::take(&mut self.in_turn);
+        let by_message = self.due != Mono::NEVER && !after_turn;
+        self.by_poll = !by_message && !after_turn;
+        let raced = by_message && !self.is_first && self.news.is_some_and(|(_, waiters)| waiters > 1);
+        (self.heard, self.due, self.deaf, self.is_first) = (0, Mono::NEVER, raced, false);
         if !raced {
             self.news = None;
         }
-        !raced
+        (!raced).then(|| now.since(self.began))
     }
 
     /// The attempt, which took `round_trip`, found the lock held; `poll` is when to try at the latest. When to do so in
@@ -78,7 +98,7 @@ impl Wakeup {
             // The race was lost: let the winner have its turn, then leave word.
             Some((_, waiters)) => {
                 self.in_turn = true;
-                let turn = (TURN * u32::try_from(waiters).unwrap_or(u32::MAX).min(1_000)).min(LONGEST_TURN);
+                let turn = turn(waiters);
                 poll.min(now.plus(between(turn * 7 / 8, turn * 9 / 8, random)))
             }
             None => {
@@ -88,16 +108,41 @@ impl Wakeup {
         }
     }
 
-    /// Master `i` says that the lock was released while `waiters` waited; `random` has 64 uniform bits.
-    pub fn on_message(&mut self, i: usize, waiters: u64, now: Mono, random: u64) {
-        if self.deaf || self.credit == 0 {
+    /// Master `i` says that the lock was released; `random` has 64 uniform bits. If somebody else has waited longest, it is
+    /// his turn: this waiter does not race him, and leaves word again a little later.
+    pub fn on_message(&mut self, i: usize, message: Message, now: Mono, random: u64) {
+        let waiters = message.waiters.clamp(1, 1_000);
+        // What an attempt left is as old as its way to the master and back.
+        let slack = (self.round_trip * 2).clamp(SLACK, LONGEST_TURN);
+        let waited = now.since(self.began) + slack;
+        let first = message.longest.map(|longest| longest <= waited);
+        if self.credit == 0 || (self.deaf && first != Some(true)) {
+            return;
+        }
+        if first == Some(false) && waiters > 1 {
+            if self.due == Mono::NEVER {
+                self.credit -= 1;
+                (self.in_turn, self.deaf) = (true, true);
+                let turn = turn(waiters);
+                self.due = now.plus(between(turn * 3 / 8, turn * 5 / 8, random));
+            }
             return;
         }
         self.heard |= 1 << i;
-        let (_, waiters) = *self.news.insert((now, waiters.clamp(1, 1_000)));
+        self.news = Some((now, waiters));
         let complete = self.quorum.reached(self.heard.count_ones() as usize);
         let patience = if complete { Duration::ZERO } else { self.round_trip };
-        let due = now.plus(patience).plus(self.precedence(waiters, now, random));
+        let precedence = match first {
+            Some(true) if waiters > 1 => between(Duration::ZERO, SPACING / 2, random),
+            _ => self.precedence(waiters, now, random),
+        };
+        let due = now.plus(patience).plus(precedence);
+        if first == Some(true) {
+            self.is_first = true;
+            if std::mem::take(&mut self.in_turn) {
+                (self.due, self.deaf) = (Mono::NEVER, false);
+            }
+        }
         if self.due == Mono::NEVER {
             self.credit -= 1;
             self.due = due;

@@ -1,7 +1,7 @@
 -- acquire: writes our value if the key is absent. After generation.lua.
--- KEYS: 5 who waits: how many said so, and since when.
+-- KEYS: 5 who waits: how many said so, since when, and since when who waits longest has waited.
 -- ARGV: 7 life of the key in ms, 8 proposal for the fencing counter in us ('' = not asked for), 9 how long to leave word
--- that somebody waits, in ms, if the key is another's ('0' = not).
+-- that somebody waits, in ms, if the key is another's ('0' = not), 10 how long it has waited already in us.
 -- Reply: {1, generation to cache, counter or ''}, or as in generation.lua.
 local no = refusal()
 if no then return no end
@@ -10,9 +10,11 @@ if bad then return bad end
 if cur == ARGV[1] then return {0, -9} end
 if cur then
   if ARGV[9] ~= '0' then
-    local word, n, since = redis.pcall('GET', KEYS[5]), nil, nil
-    if type(word) == 'string' then n, since = string.match(word, '^(%d+):(%d+)$') end
-    word = string.format('%.0f:%.0f', (tonumber(n) or 0) + 1, tonumber(since) or now_us())
+    local word, n, since, longest = redis.pcall('GET', KEYS[5]), nil, nil, nil
+    if type(word) == 'string' then n, since, longest = string.match(word, '^(%d+):(%d+):(%d+)$') end
+    local now = now_us()
+    longest = math.max(math.min(tonumber(longest) or now, now - ARGV[10]), 0)
+    word = string.format('%.0f:%.0f:%.0f', (tonumber(n) or 0) + 1, tonumber(since) or now, longest)
     redis.pcall('SET', KEYS[5], word, 'PX', ARGV[9])
   end
   return {0, redis.call('PTTL', KEYS[1])}

@@ -12,10 +12,11 @@ redis.call('DEL', KEYS[1])
 -- whoever may not read the word, delete it or publish still releases
 local word = ARGV[3] ~= '' and redis.pcall('GET', KEYS[2])
 if type(word) ~= 'string' then return 1 end
-local n, since = string.match(word, '^(%d+):(%d+)$')
+local n, since, longest = string.match(word, '^(%d+):(%d+):(%d+)$')
 local t = redis.call('TIME')
-local waited = t[1] * 1000000 + t[2] - (tonumber(since) or 0)
+local now = t[1] * 1000000 + t[2]
+local waited = now - (tonumber(since) or 0)
 if waited >= 0 and waited < tonumber(ARGV[4]) then return 3 end
 redis.pcall('DEL', KEYS[2])
-redis.pcall('PUBLISH', ARGV[3], n or '1')
+redis.pcall('PUBLISH', ARGV[3], n and string.format('%s:%.0f', n, math.max(now - longest, 0)) or '1')
 return 2

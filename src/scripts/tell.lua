@@ -3,5 +3,7 @@
 local word = redis.pcall('GET', KEYS[2])
 if type(word) ~= 'string' or redis.pcall('GET', KEYS[1]) then return 0 end
 redis.pcall('DEL', KEYS[2])
-redis.pcall('PUBLISH', ARGV[1], string.match(word, '^%d*'))
+local n, longest = string.match(word, '^(%d+):%d+:(%d+)$')
+local t = redis.call('TIME')
+redis.pcall('PUBLISH', ARGV[1], n and string.format('%s:%.0f', n, math.max(t[1] * 1000000 + t[2] - longest, 0)) or '1')
 return 1

@@ -100,13 +100,13 @@ impl Encoder {
                     .arg(format!("{:016x}", command.nonce))
                     .arg(&*quarantine_us);
                 match voting {
-                    Operation::Acquire { px_ms, fence, word_ms, .. } => {
+                    Operation::Acquire { px_ms, fence, word, .. } => {
                         cmd.arg(px_ms);
                         match fence {
                             Some(proposal) => cmd.arg(proposal),
                             None => cmd.arg(""),
                         };
-                        cmd.arg(word_ms);
+                        cmd.arg(word.map_or(0, |w| w.ms)).arg(word.map_or(0, |w| w.waited_us));
                     }
                     Operation::Extend { px_ms, recreate } => {
                         cmd.arg(px_ms).arg(u8::from(*recreate));

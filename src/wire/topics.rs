@@ -3,17 +3,19 @@
 use super::Pooled;
 use super::conn::Conn;
 use super::reply::{Replies, Stop};
+use crate::protocol::wakeup::Message;
 use redis::{Value, cmd};
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What a subscription connection tells.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum News {
     /// The channel is subscribed to.
     Subscribed(String),
-    /// A message on a channel: the number that it carries.
-    Message(String, u64),
+    /// A message on a channel.
+    Message(String, Message),
     /// The server does not let this user subscribe.
     Forbidden,
 }
@@ -111,8 +113,10 @@ fn news(value: Value) -> Result<Option<News>, ()> {
         (Some("unsubscribe"), _, _) => Ok(None),
         // Whatever the payload is: it is a hint.
         (Some("message"), Some(channel), payload) => {
-            let waiters = text(payload).and_then(|n| n.parse().ok()).unwrap_or(1);
-            Ok(Some(News::Message(channel, waiters)))
+            let payload = text(payload).unwrap_or_default();
+            let (waiters, longest) = payload.split_once(':').map_or((&*payload, None), |(n, us)| (n, us.parse().ok()));
+            let waiters = waiters.parse().unwrap_or(1);
+            Ok(Some(News::Message(channel, Message { waiters, longest: longest.map(Duration::from_micros) })))
         }
         _ => Err(()),
     }

@@ -50,8 +50,8 @@ pub(crate) fn replies(bytes: &[u8], lengths: &[u8]) {
 pub(crate) fn operations() -> Vec<Operation> {
     let from = Arc::new(Owner::new(Token::from_bytes([1; 16]), &Arc::from("x"), 5));
     vec![
-        Operation::Acquire { px_ms: 5, full: true, fence: None, word_ms: 0 },
-        Operation::Acquire { px_ms: 5, full: true, fence: Some(7), word_ms: 0 },
+        Operation::Acquire { px_ms: 5, full: true, fence: None, word: None },
+        Operation::Acquire { px_ms: 5, full: true, fence: Some(7), word: None },
         Operation::Extend { px_ms: 5, recreate: true },
         Operation::ExtendMany { leases: Arc::new([]), recreate: true },
         Operation::Adopt { from, px_ms: 5 },

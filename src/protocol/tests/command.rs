@@ -9,7 +9,7 @@ use std::sync::Arc;
 fn operations() -> Vec<Operation> {
     let from = Arc::new(Owner::new(Token::from_bytes([1; 16]), &Arc::from("x"), 5));
     vec![
-        Operation::Acquire { px_ms: 5, full: false, fence: None, word_ms: 0 },
+        Operation::Acquire { px_ms: 5, full: false, fence: None, word: None },
         Operation::Extend { px_ms: 5, recreate: true },
         Operation::ExtendMany { leases: Arc::new([]), recreate: true },
         Operation::Adopt { from, px_ms: 5 },

@@ -5,6 +5,7 @@ use super::clock::Time;
 use super::plan::MS;
 use super::world::{Event, World};
 use redleash::protocol::acquire::Plan as AcquirePlan;
+use redleash::protocol::command::Word;
 use redleash::protocol::retry::Backoff;
 use redleash::protocol::time::millis_up;
 use redleash::protocol::{Acquire, Attempt, Command, End, Judgement, Mono, Operation, Owner, State, Step, Wait, lease};
@@ -258,7 +259,7 @@ impl World<'_> {
         self.lie_in_wait(c, name);
         let wall_us = self.wall_us(c);
         let (fresh, nonce) = (self.rng.token(), self.rng.bits());
-        let word_ms = self.rng.pick(&[0, 300]);
+        let word = self.rng.pick(&[None, Some(Word { ms: 300, waited_us: 9_000 })]);
         let worker = &mut self.clients[c].workers[w];
         let Some(machine) = &mut worker.machine else { return };
         let token = machine.token(fresh);
@@ -267,7 +268,7 @@ impl World<'_> {
         let limit = if let Some(Wait::Until(at)) = worker.wait { at } else { Mono::NEVER };
         worker.busy = true;
         let operation =
-            Operation::Acquire { px_ms: terms.px_ms(terms.ttl), full, fence: terms.fenced.then_some(wall_us), word_ms };
+            Operation::Acquire { px_ms: terms.px_ms(terms.ttl), full, fence: terms.fenced.then_some(wall_us), word };
         let command = Command { keys: self.keys[name].clone(), owner: owner.clone(), operation, nonce };
         self.checks.life(owner.secret_hex(), terms.px_ms(terms.ttl));
         let start = self.mono(c);
