@@ -34,16 +34,17 @@ pub(crate) fn acquire(
         engine.usable()?;
         // Whoever counts its own attempts makes them, and stands in no line.
         if terms.tries.is_some() {
-            return contend(engine, keys, terms, patience, None);
+            return contend(engine, keys, terms, patience, None, false);
         }
         return match engine.queues.enter(keys, terms, patience) {
             Entered::Turn(place, not_before) => {
-                if patience.wait != Wait::Once && not_before > clock::now() {
+                let steps_back = patience.wait != Wait::Once && not_before > clock::now();
+                if steps_back {
                     engine.pause(not_before.min(patience.limit()))?;
                 }
-                contend(engine, keys, terms, patience, Some(place))
+                contend(engine, keys, terms, patience, Some(place), steps_back)
             }
-            Entered::Free => contend(engine, keys, terms, patience, None),
+            Entered::Free => contend(engine, keys, terms, patience, None, false),
             Entered::Lease(held) if held.remaining().is_zero() => {
                 held.let_go();
                 continue;
@@ -55,16 +56,21 @@ pub(crate) fn acquire(
     }
 }
 
-/// Contends for the lock on the masters; `place` is the place in the line of this process, if the call stands in it.
+/// Contends for the lock on the masters; `place` is the place in the line of this process, if the call stands in it. Who
+/// `steps_back` knows that others wait, and waits as they do from the beginning.
 fn contend(
     engine: &Arc<Engine>,
     keys: &Arc<Keys>,
     terms: &Arc<Terms>,
     patience: &mut Patience<'_>,
     place: Option<Place>,
+    steps_back: bool,
 ) -> Result<Option<Arc<Held>>, Error> {
     let begin = clock::now();
     let mut waiting = Waiting::new(engine, keys, terms);
+    if steps_back {
+        waiting.listen(patience);
+    }
     let mut machine = Acquire::new(Plan {
         wait: patience.wait,
         tries: terms.tries,
@@ -77,7 +83,9 @@ fn contend(
     loop {
         step = match step {
             Step::Round { full } => {
-                match attempt(engine, keys, terms, &mut machine, (full, waiting.word()), patience.limit())? {
+                let word = waiting.word();
+                let full = full || word.is_some();
+                match attempt(engine, keys, terms, &mut machine, (full, word), patience.limit())? {
                     Ok(held) => {
                         if let Some(place) = place {
                             held.occupy(place);

@@ -6,7 +6,7 @@ use super::listener::Listening;
 use super::settings::Terms;
 use crate::protocol::command::Word;
 use crate::protocol::time::millis_up;
-use crate::protocol::wakeup::Wakeup;
+use crate::protocol::wakeup::{Leave, Wakeup};
 use crate::protocol::{Judgement, Keys, Mono, Wait};
 use crate::sys::{clock, entropy};
 use std::sync::Arc;
@@ -81,18 +81,25 @@ impl<'a> Waiting<'a> {
     pub(crate) fn word(&mut self) -> Option<Word> {
         let listening = self.listening.as_ref()?;
         self.asked = true;
-        let waited = listening.ear.wakeup(|w| w.attempt(clock::now()))?;
+        let Leave { waited, courteous } = listening.ear.wakeup(|w| w.attempt(clock::now()))?;
         let twice = self.terms.backoff.cap.max(Duration::from_secs(1)) * 2;
         let ms = millis_up(twice.min(Duration::from_secs(60)));
-        Some(Word { ms, waited_us: u64::try_from(waited.as_micros()).unwrap_or(u64::MAX) })
+        Some(Word { ms, waited_us: u64::try_from(waited.as_micros()).unwrap_or(u64::MAX), courteous })
     }
 
     /// An attempt failed after `took`: from the first refusal on, this thread listens.
     pub(crate) fn failed(&mut self, judgement: &Judgement, took: Duration, patience: &Patience<'_>) {
         self.refused = matches!(judgement, Judgement::Held(_)).then_some(took);
+        if self.refused.is_some() {
+            self.listen(patience);
+        }
+    }
+
+    /// Listens from here on, if this call is one that waits.
+    pub(crate) fn listen(&mut self, patience: &Patience<'_>) {
         // Whoever counts its tries wants its own pauses between them.
         let listens = patience.wait != Wait::Once && self.terms.tries.is_none();
-        if self.refused.is_some() && self.listening.is_none() && listens {
+        if self.listening.is_none() && listens {
             let wakeup = Wakeup::new(self.engine.settings.quorum, clock::now());
             self.listening = Some(self.engine.listener.listen(self.engine, self.keys, wakeup, patience.limit()));
         }

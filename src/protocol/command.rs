@@ -38,6 +38,8 @@ pub struct Word {
     pub ms: u64,
     /// How long it has waited already, in microseconds.
     pub waited_us: u64,
+    /// Take the lock, if it is free, only if nobody else has left word: then whoever is told of a release goes first.
+    pub courteous: bool,
 }
 
 /// The operations.
@@ -51,7 +53,7 @@ pub enum Operation {
         full: bool,
         /// Raise the fencing counter in the same script, with this proposal in microseconds since 1970.
         fence: Option<u64>,
-        /// If the lock is held, leave word that somebody waits. By the script only.
+        /// If the lock is not granted, leave word that somebody waits. By the script only.
         word: Option<Word>,
     },
     /// Renew our key; where `recreate` is set, write it again if it is absent.

@@ -42,6 +42,20 @@ pub struct Wakeup {
     deaf: bool,
     /// A master says that nobody has waited longer.
     is_first: bool,
+    /// No attempt was made yet.
+    is_new: bool,
+}
+
+/// The word that an attempt leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leave {
+    /// How long its waiter has waited.
+    pub waited: Duration,
+    /// Whether it leaves the lock to others who have left word.
+    ///
+    /// It costs no liveness: whoever releases tells those who left word, at once or a moment later, and where nobody does
+    /// so the poll is due, which stands back for nobody.
+    pub courteous: bool,
 }
 
 /// What a release tells those who wait.
@@ -73,21 +87,24 @@ impl Wakeup {
             in_turn: false,
             deaf: false,
             is_first: false,
+            is_new: true,
         }
     }
 
-    /// An attempt is about to be sent: what was heard before it is about the past. Answers how long this waiter has waited,
-    /// if it should leave word of it; not so in a race, where others are as eager.
-    pub fn attempt(&mut self, now: Mono) -> Option<Duration> {
+    /// An attempt is about to be sent: what was heard before it is about the past. Answers what word it should leave; none
+    /// in a race, where others are as eager.
+    pub fn attempt(&mut self, now: Mono) -> Option<Leave> {
         let after_turn = std::mem::take(&mut self.in_turn);
         let by_message = self.due != Mono::NEVER && !after_turn;
         self.by_poll = !by_message && !after_turn;
+        // Whoever was not told and has not waited for its poll stands back for those who wait.
+        let courteous = after_turn || std::mem::take(&mut self.is_new);
         let raced = by_message && !self.is_first && self.news.is_some_and(|(_, waiters)| waiters > 1);
         (self.heard, self.due, self.deaf, self.is_first) = (0, Mono::NEVER, raced, false);
         if !raced {
             self.news = None;
         }
-        (!raced).then(|| now.since(self.began))
+        (!raced).then(|| Leave { waited: now.since(self.began), courteous: courteous && !by_message })
     }
 
     /// The attempt, which took `round_trip`, found the lock held; `poll` is when to try at the latest. When to do so in

@@ -1,4 +1,4 @@
-use super::super::wakeup::{CREDIT, Message, Wakeup};
+use super::super::wakeup::{CREDIT, Leave, Message, Wakeup};
 use super::super::{Mono, Quorum};
 use super::{Seeded, at, ms, quorums};
 use std::time::Duration;
@@ -124,7 +124,8 @@ fn who_has_waited_longest_tries_alone_and_leaves_word() {
     assert_eq!(wakeup.due(), at(102), "one master's message: a round trip for the others'");
     wakeup.on_message(1, since(8, 104), at(101), 0);
     assert_eq!(wakeup.due(), at(101), "nobody has waited longer, but for the way to the master and back");
-    assert_eq!(wakeup.attempt(at(101)), Some(ms(101)), "nobody races");
+    let leave = Leave { waited: ms(101), courteous: false };
+    assert_eq!(wakeup.attempt(at(101)), Some(leave), "nobody races it, and it takes what it was told of");
     assert_eq!(wakeup.refused(ms(2), at(103), at(10_000), 0), at(10_000));
     assert_eq!(wakeup.due(), Mono::NEVER);
 }
@@ -137,7 +138,8 @@ fn who_has_waited_less_leaves_word_again_a_part_of_a_turn_later() {
         wakeup.on_message(1, since(8, 110), at(101), random);
         let wait = wakeup.due().since(at(0));
         assert!(wait.abs_diff(Duration::from_micros(due)) < Duration::from_micros(2), "{wait:?}");
-        assert!(wakeup.attempt(at(104)).is_some(), "it leaves word");
+        let leave = Leave { waited: ms(104), courteous: true };
+        assert_eq!(wakeup.attempt(at(104)), Some(leave), "it takes nothing from those who were told");
         assert_eq!(wakeup.due(), Mono::NEVER);
         wakeup.on_message(0, since(1, 9_000), at(110), 0);
         assert_eq!(wakeup.due(), at(112), "who waits alone is first, whatever is said of others who have gone");
@@ -153,6 +155,14 @@ fn who_is_first_after_all_does_not_wait_for_anybodys_turn() {
     wakeup.on_message(2, since(8, 90), at(101), 0);
     assert_eq!(wakeup.due(), at(101));
     assert!(wakeup.attempt(at(101)).is_some());
+}
+
+#[test]
+fn the_poll_stands_back_for_nobody_and_the_first_word_does() {
+    let mut wakeup = Wakeup::new(three(), at(0));
+    assert_eq!(wakeup.attempt(at(0)), Some(Leave { waited: ms(0), courteous: true }));
+    wakeup.refused(ms(2), at(2), at(50), 0);
+    assert_eq!(wakeup.attempt(at(50)), Some(Leave { waited: ms(50), courteous: false }));
 }
 
 #[test]

@@ -111,6 +111,8 @@ impl Worker {
     }
 }
 
+const WORD: Option<Word> = Some(Word { ms: 300, waited_us: 0, courteous: true });
+
 impl World<'_> {
     /// The worker that holds a lock and does nothing at the moment.
     pub(crate) fn idle_holder(&self, c: usize, hold: usize) -> Option<usize> {
@@ -259,7 +261,7 @@ impl World<'_> {
         self.lie_in_wait(c, name);
         let wall_us = self.wall_us(c);
         let (fresh, nonce) = (self.rng.token(), self.rng.bits());
-        let word = self.rng.pick(&[None, Some(Word { ms: 300, waited_us: 9_000 })]);
+        let word = self.rng.pick(&[None, Some(Word { ms: 300, waited_us: 9_000, courteous: false }), WORD]);
         let worker = &mut self.clients[c].workers[w];
         let Some(machine) = &mut worker.machine else { return };
         let token = machine.token(fresh);
