@@ -38,7 +38,7 @@ pub struct Word {
     pub ms: u64,
     /// How long it has waited already, in microseconds.
     pub waited_us: u64,
-    /// Take the lock, if it is free, only if nobody else has left word: then whoever is told of a release goes first.
+    /// Leave the lock alone, even if it is free, while somebody else who has left word or was told may be about to take it.
     pub courteous: bool,
 }
 

@@ -107,7 +107,7 @@ pub enum Judgement {
     Granted,
     /// A quorum of votes, but the validity was over.
     TooSlow,
-    /// So many masters hold somebody else's key that there is no quorum for us; the smallest ttl told.
+    /// So many masters hold somebody else's key that there is no quorum for us; when a quorum will be free, by the ttls told.
     Held(Option<Duration>),
     /// Votes are split among clients: nobody has a quorum.
     Split,
@@ -328,7 +328,7 @@ impl Round {
             return if end.max(complete) < until { Judgement::Granted } else { Judgement::TooSlow };
         }
         if self.taken() {
-            return Judgement::Held(self.smallest_ttl());
+            return Judgement::Held(self.free_after());
         }
         if let Some(misfit) = self.misfit() {
             return misfit;
@@ -367,9 +367,17 @@ impl Round {
         self.quorum.out_of_reach(misfits.clone().count()).then(|| misfits.next())?
     }
 
-    fn smallest_ttl(&self) -> Option<Duration> {
-        let ttl = |(a, _): &(Answer, Mono)| if let Answer::Held(ttl) = a { *ttl } else { None };
-        self.answers.iter().flatten().filter_map(ttl).min()
+    /// When a quorum will be free, by the ttls that masters told of; if too few did, when the first will be.
+    fn free_after(&self) -> Option<Duration> {
+        let ttl = |(a, _): &(Answer, Mono)| match a {
+            Answer::Held(ttl) => *ttl,
+            Answer::Yes(_) => Some(Duration::ZERO),
+            _ => None,
+        };
+        let mut ttls: Vec<Duration> = self.answers.iter().flatten().filter_map(ttl).collect();
+        ttls.sort_unstable();
+        let told = ttls.iter().find(|ttl| !ttl.is_zero());
+        ttls.get(self.quorum.votes() - 1).or(told).copied()
     }
 
     /// If the masters in quarantine alone prevent a quorum, whatever the others say: when enough of them vote again.

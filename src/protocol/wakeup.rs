@@ -99,12 +99,15 @@ impl Wakeup {
         self.by_poll = !by_message && !after_turn;
         // Whoever was not told and has not waited for its poll stands back for those who wait.
         let courteous = after_turn || std::mem::take(&mut self.is_new);
-        let raced = by_message && !self.is_first && self.news.is_some_and(|(_, waiters)| waiters > 1);
-        (self.heard, self.due, self.deaf, self.is_first) = (0, Mono::NEVER, raced, false);
+        let first = std::mem::take(&mut self.is_first);
+        let raced = by_message && !first && self.news.is_some_and(|(_, waiters)| waiters > 1);
+        (self.heard, self.due, self.deaf) = (0, Mono::NEVER, raced);
         if !raced {
             self.news = None;
         }
-        (!raced).then(|| Leave { waited: now.since(self.began), courteous: courteous && !by_message })
+        // Who is told is likely to be granted the lock: a claim left on a master that refuses would outlive its wait.
+        let waited = if first { Duration::ZERO } else { now.since(self.began) };
+        (!raced).then_some(Leave { waited, courteous: courteous && !by_message })
     }
 
     /// The attempt, which took `round_trip`, found the lock held; `poll` is when to try at the latest. When to do so in

@@ -16,7 +16,9 @@ local n, since, longest = string.match(word, '^(%d+):(%d+):(%d+)$')
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
 local waited = now - (tonumber(since) or 0)
+if n == '0' then return 1 end
 if waited >= 0 and waited < tonumber(ARGV[4]) then return 3 end
-redis.pcall('DEL', KEYS[2])
+-- whoever is told has its turn: a mark stands for the word until others have left word again
+redis.pcall('SET', KEYS[2], string.format('0:%.0f:%.0f', now, now), 'PX', 20)
 redis.pcall('PUBLISH', ARGV[3], n and string.format('%s:%.0f', n, math.max(now - longest, 0)) or '1')
 return 2

@@ -2,8 +2,10 @@
 -- Reply: 1 told, 0 nobody to tell or the lock is taken.
 local word = redis.pcall('GET', KEYS[2])
 if type(word) ~= 'string' or redis.pcall('GET', KEYS[1]) then return 0 end
-redis.pcall('DEL', KEYS[2])
 local n, longest = string.match(word, '^(%d+):%d+:(%d+)$')
+if n == '0' then return 0 end
 local t = redis.call('TIME')
-redis.pcall('PUBLISH', ARGV[1], n and string.format('%s:%.0f', n, math.max(t[1] * 1000000 + t[2] - longest, 0)) or '1')
+local now = t[1] * 1000000 + t[2]
+redis.pcall('SET', KEYS[2], string.format('0:%.0f:%.0f', now, now), 'PX', 20)
+redis.pcall('PUBLISH', ARGV[1], n and string.format('%s:%.0f', n, math.max(now - longest, 0)) or '1')
 return 1

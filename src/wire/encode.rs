@@ -107,7 +107,8 @@ impl Encoder {
                             None => cmd.arg(""),
                         };
                         cmd.arg(word.map_or(0, |w| w.ms)).arg(word.map_or(0, |w| w.waited_us));
-                        cmd.arg(u8::from(word.is_some_and(|w| w.courteous)));
+                        let courtesy = if word.is_some_and(|w| w.courteous) { PATIENCE.as_micros() as u64 } else { 0 };
+                        cmd.arg(courtesy);
                     }
                     Operation::Extend { px_ms, recreate } => {
                         cmd.arg(px_ms).arg(u8::from(*recreate));

@@ -255,9 +255,11 @@ fn mismatch() -> Option<Answer> {
 }
 
 #[test]
-fn others_hold_it_with_the_smallest_ttl_that_was_told() {
+fn others_hold_it_until_a_quorum_is_free_by_the_ttls_that_were_told() {
     let held = |n| Some(Answer::Held(Some(ms(n))));
-    assert_eq!(judge3([held(9), held(5), None]), Judgement::Held(Some(ms(5))));
+    assert_eq!(judge3([held(9), held(5), None]), Judgement::Held(Some(ms(9))));
+    assert_eq!(judge3([held(9), held(5), held(7)]), Judgement::Held(Some(ms(7))));
+    assert_eq!(judge3([held(9), HELD, None]), Judgement::Held(Some(ms(9))));
     assert_eq!(judge3([HELD, held(5), YES]), Judgement::Held(Some(ms(5))));
     assert_eq!(judge3([HELD, HELD, None]), Judgement::Held(None));
 }

@@ -124,7 +124,7 @@ fn who_has_waited_longest_tries_alone_and_leaves_word() {
     assert_eq!(wakeup.due(), at(102), "one master's message: a round trip for the others'");
     wakeup.on_message(1, since(8, 104), at(101), 0);
     assert_eq!(wakeup.due(), at(101), "nobody has waited longer, but for the way to the master and back");
-    let leave = Leave { waited: ms(101), courteous: false };
+    let leave = Leave { waited: ms(0), courteous: false };
     assert_eq!(wakeup.attempt(at(101)), Some(leave), "nobody races it, and it takes what it was told of");
     assert_eq!(wakeup.refused(ms(2), at(103), at(10_000), 0), at(10_000));
     assert_eq!(wakeup.due(), Mono::NEVER);

@@ -71,7 +71,7 @@ impl Script {
                         words.push(if rng.chance(50) { "".into() } else { number.into() });
                         words.push(rng.pick(&["0", "80000"]).into());
                         words.push(rng.pick(&["0", "7000000", "9007199254740991"]).into());
-                        words.push(rng.pick(&["0", "1"]).into());
+                        words.push(rng.pick(&["0", "60000000"]).into());
                     }
                     "extend_many" => {
                         words.extend([rng.pick(&["0", "1"]), value, px, "v2", "60000"].map(Word::from));
