@@ -12,6 +12,7 @@ use crate::planted;
 use crate::protocol::acquire::Plan;
 use crate::protocol::command::Word;
 use crate::protocol::{Acquire, Attempt, Command, End, Judgement, Keys, Mono, Operation, Owner, Step, Wait};
+use crate::sys::sync::Ordering;
 use crate::sys::{clock, entropy};
 use crate::wire::op::Op;
 use std::sync::Arc;
@@ -88,6 +89,7 @@ fn contend(
                 match attempt(engine, keys, terms, &mut machine, (full, word), patience.limit())? {
                     Ok(held) => {
                         if let Some(place) = place {
+                            held.waiter.store(place.waited_as(waiting.number()), Ordering::Relaxed);
                             held.occupy(place);
                         }
                         return Ok(Some(held));
@@ -204,7 +206,7 @@ pub(crate) fn undo(engine: &Engine, attempt: &Op) {
 pub(crate) fn take_back(engine: &Engine, attempt: &Op, targets: u32) {
     if targets != 0 {
         let command =
-            Command { operation: Operation::Release { keep: Duration::ZERO, tell: false }, ..attempt.command.clone() };
+            Command { operation: Operation::Release { keep: Duration::ZERO, tell: None }, ..attempt.command.clone() };
         let mut lane = engine.lane(&command.keys);
         if planted::on("undo_elsewhere") {
             lane = &engine.lanes[(lane.config.index + 1) % engine.lanes.len()];

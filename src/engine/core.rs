@@ -11,7 +11,7 @@ use super::signal::Callbacks;
 use super::timer::{Event, Timer};
 use super::watchdog::Watchdogs;
 use crate::protocol::wakeup::PATIENCE;
-use crate::protocol::{Keys, Mono, Reason};
+use crate::protocol::{Keys, Mono, Operation, Reason};
 use crate::sys::sync::{Mutex, Pulse};
 use crate::sys::thread::Threads;
 use crate::sys::{self, clock};
@@ -78,7 +78,9 @@ impl Hooks for LaneHooks {
         let (now, keys) = (clock::now(), &op.command.keys);
         engine.queues.others_wait(&keys.name, now, told.then(|| op.made.unwrap_or(now)));
         if !told && engine.queues.tell_later(&keys.name) {
-            engine.timer.enter(now.plus(PATIENCE), Event::Tell(keys.clone()));
+            let waiter =
+                if let Operation::Release { tell: Some(waiter), .. } = op.command.operation { waiter } else { 0 };
+            engine.timer.enter(now.plus(PATIENCE), Event::Tell(keys.clone(), waiter));
         }
     }
 

@@ -66,6 +66,8 @@ pub(crate) struct Held {
     pub(crate) terms: Arc<Terms>,
     /// The present holder's signal.
     signal: Mutex<Arc<Signal>>,
+    /// The number under which this process last waited for the lock; zero if it has not.
+    pub(crate) waiter: AtomicU64,
     /// The place in the line of this process, where the lock was queued for.
     place: Mutex<Option<Place>>,
     /// The watchdog's seat; held by its thread while it renews.
@@ -103,6 +105,7 @@ impl Held {
                 owner: owner.clone(),
                 terms: terms.clone(),
                 signal: Mutex::default(),
+                waiter: AtomicU64::new(0),
                 place: Mutex::new(None),
                 seat: Seat::default(),
                 extending: Mutex::new(()),
@@ -457,7 +460,7 @@ impl Held {
         let command = Command {
             keys: self.keys.clone(),
             owner: self.owner.clone(),
-            operation: Operation::Release { keep, tell: true },
+            operation: Operation::Release { keep, tell: Some(self.waiter.load(Ordering::Relaxed)) },
             nonce: 0,
         };
         let mut op = Op::new(command, quorum, quorum.all(), awaited);

@@ -19,10 +19,10 @@ fn nobody() -> Arc<Owner> {
 
 impl Engine {
     /// Tells those who wait elsewhere for a lock that was released here and not taken again, on the timer thread.
-    pub(crate) fn tell_due(&self, keys: Arc<Keys>) {
+    pub(crate) fn tell_due(&self, keys: Arc<Keys>, waiter: u64) {
         if self.queues.tell_now(&keys.name) {
             let quorum = self.settings.quorum;
-            let command = Command { keys, owner: nobody(), operation: Operation::Tell, nonce: 0 };
+            let command = Command { keys, owner: nobody(), operation: Operation::Tell(waiter), nonce: 0 };
             let lane = self.lane(&command.keys).clone();
             lane.post(Arc::new(Op::new(command, quorum, quorum.all(), false)));
         }

@@ -59,6 +59,8 @@ struct Line {
     outage: bool,
     /// Others waited elsewhere when we released: leave the lock alone until then.
     yield_until: Mono,
+    /// The number under which a thread of this process last waited at the masters; zero if none has.
+    number: u64,
     /// When a master last said that others wait elsewhere.
     others: Option<Mono>,
     /// The last release was made with a step back.
@@ -250,6 +252,18 @@ impl Queues {
 impl Place {
     fn with_line<T>(&self, act: impl FnOnce(&mut Line) -> T) -> Option<T> {
         self.queues.shard(&self.name).lock().lines.get_mut(&self.name).map(act)
+    }
+
+    /// The number under which this process has last waited for the lock, and may still be known to masters: `number`, if it
+    /// is not zero.
+    pub(crate) fn waited_as(&self, number: u64) -> u64 {
+        let remembered = self.with_line(|line| {
+            if number != 0 {
+                line.number = number;
+            }
+            line.number
+        });
+        remembered.unwrap_or(number)
     }
 
     /// The lock is held, after a round of this length: who does not wait need not ask.

@@ -24,7 +24,7 @@ pub(crate) enum Event {
     /// Connections may have been closed while they were idle.
     Sweep,
     /// Somebody waits elsewhere for a lock that was released here.
-    Tell(Arc<Keys>),
+    Tell(Arc<Keys>, u64),
 }
 
 /// An entry of the timer, to take it out again.
@@ -128,9 +128,9 @@ fn handle(engine: &Weak<Engine>, event: Event) {
                 engine.connect(i);
             }
         }
-        Event::Tell(keys) => {
+        Event::Tell(keys, waiter) => {
             if let Some(engine) = engine.upgrade() {
-                engine.tell_due(keys);
+                engine.tell_due(keys, waiter);
             }
         }
         Event::Sweep => {

@@ -81,10 +81,15 @@ impl<'a> Waiting<'a> {
     pub(crate) fn word(&mut self) -> Option<Word> {
         let listening = self.listening.as_ref()?;
         self.asked = true;
-        let Leave { waited, courteous } = listening.ear.wakeup(|w| w.attempt(clock::now()))?;
+        let Leave { waiter, waited, courteous } = listening.ear.wakeup(|w| w.attempt(clock::now()))?;
         let twice = self.terms.backoff.cap.max(Duration::from_secs(1)) * 2;
         let ms = millis_up(twice.min(Duration::from_secs(60)));
-        Some(Word { ms, waited_us: u64::try_from(waited.as_micros()).unwrap_or(u64::MAX), courteous })
+        Some(Word { waiter, ms, waited_us: u64::try_from(waited.as_micros()).unwrap_or(u64::MAX), courteous })
+    }
+
+    /// The number under which this call waits; zero if it has not waited.
+    pub(crate) fn number(&self) -> u64 {
+        self.listening.as_ref().map_or(0, |listening| listening.ear.wakeup(|w| w.number()))
     }
 
     /// An attempt failed after `took`: from the first refusal on, this thread listens.
@@ -100,7 +105,7 @@ impl<'a> Waiting<'a> {
         // Whoever counts its tries wants its own pauses between them.
         let listens = patience.wait != Wait::Once && self.terms.tries.is_none();
         if self.listening.is_none() && listens {
-            let wakeup = Wakeup::new(self.engine.settings.quorum, clock::now());
+            let wakeup = Wakeup::new(self.engine.settings.quorum, clock::now(), entropy::bits());
             self.listening = Some(self.engine.listener.listen(self.engine, self.keys, wakeup, patience.limit()));
         }
     }

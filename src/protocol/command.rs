@@ -34,6 +34,8 @@ pub struct Renewal {
 /// What a waiter leaves word of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Word {
+    /// The waiter: a number of its own.
+    pub waiter: u64,
     /// How long the word stays, in milliseconds.
     pub ms: u64,
     /// How long it has waited already, in microseconds.
@@ -81,15 +83,16 @@ pub enum Operation {
     Release {
         /// How long the key stays.
         keep: Duration,
-        /// Whether those who wait are told. Not for an attempt that is undone: it may have held nothing.
-        tell: bool,
+        /// Tell those who wait; with the number under which the holder has waited itself (0 = it has not), for it may still
+        /// count among them. Not for an attempt that is undone: it may have held nothing.
+        tell: Option<u64>,
     },
     /// Raise the fencing counter while our key is there, with this proposal in microseconds since 1970.
     Fence(u64),
     /// Lift the fencing counter to at least this while our key is there.
     WriteBack(u64),
-    /// Tell those who wait that the lock is free, if it still is.
-    Tell,
+    /// Tell those who wait that the lock is free, if it still is; with the number under which the last holder has waited.
+    Tell(u64),
     /// Ask whether our key is there.
     Verify,
     /// Ask who holds the lock.
@@ -143,7 +146,7 @@ impl Operation {
             Operation::Blank => 9,
             Operation::Init => 10,
             Operation::ExtendMany { .. } => 11,
-            Operation::Tell => 12,
+            Operation::Tell(_) => 12,
         }
     }
 
@@ -154,7 +157,7 @@ impl Operation {
             | Operation::Revoke { .. }
             | Operation::Blank
             | Operation::Init
-            | Operation::Tell
+            | Operation::Tell(_)
             | Operation::ExtendMany { .. } => Rule::All,
             _ => Rule::Quorum,
         }

@@ -19,12 +19,11 @@ const SPACING: Duration = Duration::from_micros(150);
 const TURN: Duration = Duration::from_millis(1);
 /// The longest such time.
 const LONGEST_TURN: Duration = Duration::from_millis(10);
-/// Waiters that have waited equally long but for so much, or for two round trips, race.
-const SLACK: Duration = Duration::from_micros(500);
 
 /// What a waiter has heard.
 #[derive(Clone, Debug)]
 pub struct Wakeup {
+    number: u64,
     quorum: Quorum,
     began: Mono,
     heard: u32,
@@ -49,6 +48,8 @@ pub struct Wakeup {
 /// The word that an attempt leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leave {
+    /// The waiter's number.
+    pub waiter: u64,
     /// How long its waiter has waited.
     pub waited: Duration,
     /// Whether it leaves the lock to others who have left word.
@@ -63,8 +64,8 @@ pub struct Leave {
 pub struct Message {
     /// How many waited.
     pub waiters: u64,
-    /// How long the one has waited that has waited longest, if the master knows.
-    pub longest: Option<Duration>,
+    /// The waiter that has waited longest, if the master knows.
+    pub first: Option<u64>,
 }
 
 /// How long a winner works before others ask again, if so many wait.
@@ -73,9 +74,11 @@ fn turn(waiters: u64) -> Duration {
 }
 
 impl Wakeup {
-    /// A wait that begins now.
-    pub fn new(quorum: Quorum, now: Mono) -> Wakeup {
+    /// A wait that begins now, under a number of its own, of 64 uniform bits.
+    pub fn new(quorum: Quorum, now: Mono, random: u64) -> Wakeup {
         Wakeup {
+            // Lua counts to 2^53 without loss.
+            number: (random >> 12).max(1),
             quorum,
             began: now,
             heard: 0,
@@ -105,9 +108,8 @@ impl Wakeup {
         if !raced {
             self.news = None;
         }
-        // Who is told is likely to be granted the lock: a claim left on a master that refuses would outlive its wait.
-        let waited = if first { Duration::ZERO } else { now.since(self.began) };
-        (!raced).then_some(Leave { waited, courteous: courteous && !by_message })
+        let waited = now.since(self.began);
+        (!raced).then_some(Leave { waiter: self.number, waited, courteous: courteous && !by_message })
     }
 
     /// The attempt, which took `round_trip`, found the lock held; `poll` is when to try at the latest. When to do so in
@@ -132,10 +134,7 @@ impl Wakeup {
     /// his turn: this waiter does not race him, and leaves word again a little later.
     pub fn on_message(&mut self, i: usize, message: Message, now: Mono, random: u64) {
         let waiters = message.waiters.clamp(1, 1_000);
-        // What an attempt left is as old as its way to the master and back.
-        let slack = (self.round_trip * 2).clamp(SLACK, LONGEST_TURN);
-        let waited = now.since(self.began) + slack;
-        let first = message.longest.map(|longest| longest <= waited);
+        let first = message.first.map(|first| first == self.number);
         if self.credit == 0 || (self.deaf && first != Some(true)) {
             return;
         }
@@ -153,7 +152,7 @@ impl Wakeup {
         let complete = self.quorum.reached(self.heard.count_ones() as usize);
         let patience = if complete { Duration::ZERO } else { self.round_trip };
         let precedence = match first {
-            Some(true) if waiters > 1 => between(Duration::ZERO, SPACING / 2, random),
+            Some(true) => Duration::ZERO,
             _ => self.precedence(waiters, now, random),
         };
         let due = now.plus(patience).plus(precedence);
@@ -181,6 +180,11 @@ impl Wakeup {
         let waited = now.since(self.began).as_micros().min(round);
         let kept = spread.as_micros() * (round - waited) / round;
         Duration::from_micros(kept as u64) + between(Duration::ZERO, SPACING / 2, random)
+    }
+
+    /// The waiter's number; not zero.
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
     /// When messages ask for an attempt; [`Mono::NEVER`] if they do not.

@@ -1,21 +1,27 @@
 -- acquire: writes our value if the key is absent. After generation.lua.
--- KEYS: 5 who waits: how many said so, since when, and since when who waits longest has waited.
+-- KEYS: 5 who waits: how many said so, since when, and the two that have waited longest: since when, and their numbers.
 -- ARGV: 7 life of the key in ms, 8 proposal for the fencing counter in us ('' = not asked for), 9 how long to leave word
 -- that somebody waits, in ms, if the key is another's ('0' = not), 10 how long it has waited already in us, 11 for how
--- long in us the key is left alone, though it is absent, since somebody else has left word or was told (0 = not).
+-- long in us the key is left alone, though it is absent, since somebody else has left word or was told (0 = not), 12 the waiter's number.
 -- Reply: {1, generation to cache, counter or ''}, or as in generation.lua.
 local no = refusal()
 if no then return no end
 local cur, bad = holder()
 if bad then return bad end
 if cur == ARGV[1] then return {0, -9} end
-local word, n, since, longest, now = ARGV[9] ~= '0' and redis.pcall('GET', KEYS[5]), nil, nil, nil, now_us()
-if type(word) == 'string' then n, since, longest = string.match(word, '^(%d+):(%d+):(%d+)$') end
-if cur or (n and now - since < tonumber(ARGV[11])) then
+local word = ARGV[9] ~= '0' and redis.pcall('GET', KEYS[5])
+local n, since, t1, w1, t2, w2
+if type(word) == 'string' then n, since, t1, w1, t2, w2 = string.match(word, '^(%d+):(%d+):(%d+):(%d+):(%d+):(%d+)$') end
+if cur or (n and now_us() - since < tonumber(ARGV[11])) then
   if ARGV[9] ~= '0' then
-    longest = math.max(math.min(tonumber(longest) or now, now - ARGV[10]), 0)
-    word = string.format('%.0f:%.0f:%.0f', (tonumber(n) or 0) + 1, tonumber(since) or now, longest)
-    redis.pcall('SET', KEYS[5], word, 'PX', ARGV[9])
+    local now = now_us()
+    local t, w = string.format('%.0f', math.max(now - ARGV[10], 1)), ARGV[12]
+    if not n then n, since, t1, w1, t2, w2 = '0', string.format('%.0f', now), '0', '0', '0', '0' end
+    -- the two that have waited longest, each once
+    if w1 == w then t1, w1, t2, w2 = t2, w2, '0', '0' elseif w2 == w then t2, w2 = '0', '0' end
+    if w1 == '0' or tonumber(t) < tonumber(t1) then t1, w1, t2, w2 = t, w, t1, w1
+    elseif w2 == '0' or tonumber(t) < tonumber(t2) then t2, w2 = t, w end
+    redis.pcall('SET', KEYS[5], string.format('%.0f:%s:%s:%s:%s:%s', n + 1, since, t1, w1, t2, w2), 'PX', ARGV[9])
   end
   -- a moment, after which whoever was told has come or will not
   return {0, cur and redis.call('PTTL', KEYS[1]) or 6}

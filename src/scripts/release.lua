@@ -1,6 +1,7 @@
 -- release: deletes our key and tells those who wait, or lets it live on for a while (the minimum hold).
 -- KEYS: 1 lock, 2 who waits. ARGV: 1 our value on this master, 2 how long the key stays in ms ('0' = not),
--- 3 the channel on which to tell ('' = not), 4 how long somebody must have waited to be told at once, in us.
+-- 3 the channel on which to tell ('' = not), 4 how long somebody must have waited to be told at once, in us,
+-- 5 the number under which the holder has waited itself ('0' = it has not).
 -- Reply: 1 done, 2 done and told, 3 done but nobody has waited for so long yet, -1 absent, -2 held by another.
 local cur = redis.pcall('GET', KEYS[1])
 if cur ~= ARGV[1] then return cur and -2 or -1 end
@@ -12,13 +13,14 @@ redis.call('DEL', KEYS[1])
 -- whoever may not read the word, delete it or publish still releases
 local word = ARGV[3] ~= '' and redis.pcall('GET', KEYS[2])
 if type(word) ~= 'string' then return 1 end
-local n, since, longest = string.match(word, '^(%d+):(%d+):(%d+)$')
+local n, since, _, first, _, second = string.match(word, '^(%d+):(%d+):(%d+):(%d+):(%d+):(%d+)$')
+if n == '0' then return 1 end
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
 local waited = now - (tonumber(since) or 0)
-if n == '0' then return 1 end
 if waited >= 0 and waited < tonumber(ARGV[4]) then return 3 end
 -- whoever is told has its turn: a mark stands for the word until others have left word again
-redis.pcall('SET', KEYS[2], string.format('0:%.0f:%.0f', now, now), 'PX', 20)
-redis.pcall('PUBLISH', ARGV[3], n and string.format('%s:%.0f', n, math.max(now - longest, 0)) or '1')
+redis.pcall('SET', KEYS[2], string.format('0:%.0f:0:0:0:0', now), 'PX', 20)
+if first == ARGV[5] then first = second end
+redis.pcall('PUBLISH', ARGV[3], n and first ~= '0' and n .. ':' .. first or n or '1')
 return 2

@@ -169,12 +169,12 @@ pub(crate) fn script(operation: &Operation, value: &Value) -> Decoded {
         return refused(e);
     }
     let decoded = match (operation, value) {
-        (Operation::Tell, Value::Int(_)) => Some(Answer::Yes(None).into()),
+        (Operation::Tell(_), Value::Int(_)) => Some(Answer::Yes(None).into()),
         (Operation::Release { .. }, Value::Int(n)) => Some(released(*n).into()),
         (Operation::Status, Value::Array(items)) => view(items).map(|v| Answer::View(Box::new(v)).into()),
         (Operation::Blank, Value::Array(items)) => blank(items).map(Decoded::from),
         (Operation::Init, Value::Array(items)) if items.len() == 2 => blank(items).map(Decoded::from),
-        (Operation::Release { .. } | Operation::Tell | Operation::Status | Operation::Blank, _) => None,
+        (Operation::Release { .. } | Operation::Tell(_) | Operation::Status | Operation::Blank, _) => None,
         (_, Value::Array(items)) => vote(operation, items),
         _ => None,
     };

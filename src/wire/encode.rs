@@ -63,10 +63,10 @@ impl Encoder {
             Operation::Release { keep, tell } => {
                 command.owner.write_value(peer.index, value);
                 cmd.arg(2).arg(&keys.lock).arg(&keys.waiters).arg(&*value).arg(millis_up(*keep));
-                cmd.arg(if *tell { &*keys.channel } else { "" }).arg(PATIENCE.as_micros() as u64);
+                cmd.arg(tell.map_or("", |_| &*keys.channel)).arg(PATIENCE.as_micros() as u64).arg(tell.unwrap_or(0));
             }
-            Operation::Tell => {
-                cmd.arg(2).arg(&keys.lock).arg(&keys.waiters).arg(&keys.channel);
+            Operation::Tell(waiter) => {
+                cmd.arg(2).arg(&keys.lock).arg(&keys.waiters).arg(&keys.channel).arg(waiter);
             }
             Operation::Status => {
                 cmd.arg(3).arg(&keys.lock).arg(&keys.fence).arg(&keys.generation);
@@ -108,7 +108,7 @@ impl Encoder {
                         };
                         cmd.arg(word.map_or(0, |w| w.ms)).arg(word.map_or(0, |w| w.waited_us));
                         let courtesy = if word.is_some_and(|w| w.courteous) { PATIENCE.as_micros() as u64 } else { 0 };
-                        cmd.arg(courtesy);
+                        cmd.arg(courtesy).arg(word.map_or(0, |w| w.waiter));
                     }
                     Operation::Extend { px_ms, recreate } => {
                         cmd.arg(px_ms).arg(u8::from(*recreate));

@@ -38,8 +38,8 @@ impl Packed {
             Operation::Release { keep, tell } => {
                 let script = SCRIPTS.of(&command.operation);
                 cmd.arg("EVALSHA").arg(&script.sha).arg(2).arg(&keys.lock).arg(&keys.waiters).arg(&value);
-                cmd.arg(millis_up(*keep)).arg(if *tell { &*keys.channel } else { "" });
-                cmd.arg(PATIENCE.as_micros() as u64);
+                cmd.arg(millis_up(*keep)).arg(tell.map_or("", |_| &*keys.channel));
+                cmd.arg(PATIENCE.as_micros() as u64).arg(tell.unwrap_or(0));
                 cmd.write_packed_command(&mut bytes);
                 bytes.len()
             }

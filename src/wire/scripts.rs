@@ -71,7 +71,7 @@ impl Scripts {
             Operation::Fence(_) => &self.fence,
             Operation::WriteBack(_) => &self.write_back,
             Operation::Verify => &self.verify,
-            Operation::Tell => &self.tell,
+            Operation::Tell(_) => &self.tell,
             Operation::Status => &self.status,
             Operation::Revoke { .. } => &self.revoke,
             Operation::Blank => &self.blank,

@@ -7,7 +7,6 @@ use crate::protocol::wakeup::Message;
 use redis::{Value, cmd};
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// What a subscription connection tells.
 #[derive(Debug, PartialEq, Eq)]
@@ -114,9 +113,9 @@ fn news(value: Value) -> Result<Option<News>, ()> {
         // Whatever the payload is: it is a hint.
         (Some("message"), Some(channel), payload) => {
             let payload = text(payload).unwrap_or_default();
-            let (waiters, longest) = payload.split_once(':').map_or((&*payload, None), |(n, us)| (n, us.parse().ok()));
+            let (waiters, first) = payload.split_once(':').map_or((&*payload, None), |(n, w)| (n, w.parse().ok()));
             let waiters = waiters.parse().unwrap_or(1);
-            Ok(Some(News::Message(channel, Message { waiters, longest: longest.map(Duration::from_micros) })))
+            Ok(Some(News::Message(channel, Message { waiters, first })))
         }
         _ => Err(()),
     }

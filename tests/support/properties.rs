@@ -55,7 +55,7 @@ pub(crate) fn operations() -> Vec<Operation> {
         Operation::Extend { px_ms: 5, recreate: true },
         Operation::ExtendMany { leases: Arc::new([]), recreate: true },
         Operation::Adopt { from, px_ms: 5 },
-        Operation::Release { keep: Duration::ZERO, tell: true },
+        Operation::Release { keep: Duration::ZERO, tell: Some(7) },
         Operation::Fence(7),
         Operation::WriteBack(7),
         Operation::Verify,

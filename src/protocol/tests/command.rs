@@ -13,11 +13,11 @@ fn operations() -> Vec<Operation> {
         Operation::Extend { px_ms: 5, recreate: true },
         Operation::ExtendMany { leases: Arc::new([]), recreate: true },
         Operation::Adopt { from, px_ms: 5 },
-        Operation::Release { keep: ms(0), tell: true },
+        Operation::Release { keep: ms(0), tell: Some(1) },
         Operation::Fence(7),
         Operation::WriteBack(7),
         Operation::Verify,
-        Operation::Tell,
+        Operation::Tell(0),
         Operation::Status,
         Operation::Revoke { now: false },
         Operation::Blank,
@@ -38,7 +38,7 @@ fn what_asks_each_master_for_itself_waits_for_all_and_what_votes_for_a_quorum() 
         let for_all = matches!(
             operation,
             Operation::Status
-                | Operation::Tell
+                | Operation::Tell(_)
                 | Operation::Revoke { .. }
                 | Operation::Blank
                 | Operation::Init

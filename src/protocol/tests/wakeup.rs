@@ -9,17 +9,20 @@ fn three() -> Quorum {
 
 /// A message that says nothing of who has waited longest.
 fn said(waiters: u64) -> Message {
-    Message { waiters, longest: None }
+    Message { waiters, first: None }
 }
 
-/// A message that says how long, in milliseconds, somebody has waited.
-fn since(waiters: u64, longest: u64) -> Message {
-    Message { waiters, longest: Some(ms(longest)) }
+/// A message that says who has waited longest.
+fn first(waiters: u64, first: u64) -> Message {
+    Message { waiters, first: Some(first) }
 }
+
+/// The number of the waiter under test.
+const ME: u64 = 77;
 
 /// A waiter whose last attempt was refused after 2 ms, and which polls at 10 s.
 fn waiting(quorum: Quorum) -> Wakeup {
-    let mut wakeup = Wakeup::new(quorum, at(0));
+    let mut wakeup = Wakeup::new(quorum, at(0), ME << 12);
     assert!(wakeup.attempt(at(0)).is_some(), "the first attempt leaves word");
     assert_eq!(wakeup.refused(ms(2), at(0), at(10_000), 0), at(10_000));
     assert_eq!(wakeup.due(), Mono::NEVER);
@@ -105,7 +108,7 @@ fn the_poll_is_never_put_off() {
 #[test]
 fn whoever_waited_longest_goes_first() {
     let order = |waited: u64| {
-        let mut wakeup = Wakeup::new(three(), at(0));
+        let mut wakeup = Wakeup::new(three(), at(0), ME << 12);
         wakeup.attempt(at(0));
         wakeup.refused(ms(2), at(0), at(100_000), 0);
         wakeup.on_message(0, said(8), at(waited), 0);
@@ -120,11 +123,11 @@ fn whoever_waited_longest_goes_first() {
 #[test]
 fn who_has_waited_longest_tries_alone_and_leaves_word() {
     let mut wakeup = waiting(three());
-    wakeup.on_message(0, since(8, 102), at(100), 0);
+    wakeup.on_message(0, first(8, ME), at(100), 0);
     assert_eq!(wakeup.due(), at(102), "one master's message: a round trip for the others'");
-    wakeup.on_message(1, since(8, 104), at(101), 0);
-    assert_eq!(wakeup.due(), at(101), "nobody has waited longer, but for the way to the master and back");
-    let leave = Leave { waited: ms(0), courteous: false };
+    wakeup.on_message(1, first(8, ME), at(101), 0);
+    assert_eq!(wakeup.due(), at(101), "two masters say so");
+    let leave = Leave { waiter: ME, waited: ms(101), courteous: false };
     assert_eq!(wakeup.attempt(at(101)), Some(leave), "nobody races it, and it takes what it was told of");
     assert_eq!(wakeup.refused(ms(2), at(103), at(10_000), 0), at(10_000));
     assert_eq!(wakeup.due(), Mono::NEVER);
@@ -134,14 +137,14 @@ fn who_has_waited_longest_tries_alone_and_leaves_word() {
 fn who_has_waited_less_leaves_word_again_a_part_of_a_turn_later() {
     for (random, due) in [(0, 103_000), (u64::MAX, 105_000)] {
         let mut wakeup = waiting(three());
-        wakeup.on_message(0, since(8, 110), at(100), random);
-        wakeup.on_message(1, since(8, 110), at(101), random);
+        wakeup.on_message(0, first(8, 5), at(100), random);
+        wakeup.on_message(1, first(8, 5), at(101), random);
         let wait = wakeup.due().since(at(0));
         assert!(wait.abs_diff(Duration::from_micros(due)) < Duration::from_micros(2), "{wait:?}");
-        let leave = Leave { waited: ms(104), courteous: true };
+        let leave = Leave { waiter: ME, waited: ms(104), courteous: true };
         assert_eq!(wakeup.attempt(at(104)), Some(leave), "it takes nothing from those who were told");
         assert_eq!(wakeup.due(), Mono::NEVER);
-        wakeup.on_message(0, since(1, 9_000), at(110), 0);
+        wakeup.on_message(0, first(1, 5), at(110), 0);
         assert_eq!(wakeup.due(), at(112), "who waits alone is first, whatever is said of others who have gone");
     }
 }
@@ -149,28 +152,28 @@ fn who_has_waited_less_leaves_word_again_a_part_of_a_turn_later() {
 #[test]
 fn who_is_first_after_all_does_not_wait_for_anybodys_turn() {
     let mut wakeup = waiting(three());
-    wakeup.on_message(0, since(8, 200), at(100), 0);
-    wakeup.on_message(1, since(8, 90), at(100), 0);
+    wakeup.on_message(0, first(8, 5), at(100), 0);
+    wakeup.on_message(1, first(8, ME), at(100), 0);
     assert_eq!(wakeup.due(), at(102));
-    wakeup.on_message(2, since(8, 90), at(101), 0);
+    wakeup.on_message(2, first(8, ME), at(101), 0);
     assert_eq!(wakeup.due(), at(101));
     assert!(wakeup.attempt(at(101)).is_some());
 }
 
 #[test]
 fn the_poll_stands_back_for_nobody_and_the_first_word_does() {
-    let mut wakeup = Wakeup::new(three(), at(0));
-    assert_eq!(wakeup.attempt(at(0)), Some(Leave { waited: ms(0), courteous: true }));
+    let mut wakeup = Wakeup::new(three(), at(0), ME << 12);
+    assert_eq!(wakeup.attempt(at(0)), Some(Leave { waiter: ME, waited: ms(0), courteous: true }));
     wakeup.refused(ms(2), at(2), at(50), 0);
-    assert_eq!(wakeup.attempt(at(50)), Some(Leave { waited: ms(50), courteous: false }));
+    assert_eq!(wakeup.attempt(at(50)), Some(Leave { waiter: ME, waited: ms(50), courteous: false }));
 }
 
 #[test]
 fn forged_messages_cause_at_most_one_attempt_for_each_poll_and_a_few_more() {
     let mut random = Seeded(7);
     let waiters = [0, 1, 2, 50, u64::MAX];
-    let longest = [None, Some(Duration::ZERO), Some(Duration::MAX)];
-    for (waiters, longest) in waiters.into_iter().flat_map(|n| longest.map(|longest| (n, longest))) {
+    let firsts = [None, Some(ME), Some(5)];
+    for (waiters, first) in waiters.into_iter().flat_map(|n| firsts.map(|first| (n, first))) {
         let mut wakeup = waiting(three());
         let (mut by_message, mut polls, mut now) = (0, 0, 0);
         while polls < 100 {
@@ -180,7 +183,7 @@ fn forged_messages_cause_at_most_one_attempt_for_each_poll_and_a_few_more() {
             while now < poll {
                 now += 1;
                 for i in 0..3 {
-                    wakeup.on_message(i, Message { waiters, longest }, at(now), random.next());
+                    wakeup.on_message(i, Message { waiters, first }, at(now), random.next());
                 }
                 if wakeup.due() <= at(now) {
                     by_message += 1;
@@ -195,7 +198,7 @@ fn forged_messages_cause_at_most_one_attempt_for_each_poll_and_a_few_more() {
             wakeup.attempt(at(0));
             wakeup.refused(ms(1), at(now), at(now + 250), random.next());
         }
-        assert!(by_message <= CREDIT + 2 * polls, "{waiters} {longest:?}: {by_message} attempts in {polls} polls");
-        assert!(by_message >= CREDIT, "{waiters} {longest:?}: messages do cause attempts");
+        assert!(by_message <= CREDIT + 2 * polls, "{waiters} {first:?}: {by_message} attempts in {polls} polls");
+        assert!(by_message >= CREDIT, "{waiters} {first:?}: messages do cause attempts");
     }
 }

@@ -136,7 +136,7 @@ impl Engine {
 
     pub(crate) fn connect(&self, _: usize) {}
 
-    pub(crate) fn tell_due(&self, _: Arc<Keys>) {}
+    pub(crate) fn tell_due(&self, _: Arc<Keys>, _: u64) {}
 
     pub(crate) fn reap_due(&self, i: usize) {
         self.reaped.lock().unwrap().push((i, world::now()));
@@ -165,7 +165,7 @@ impl Engine {
 
     /// A release of `name`, as a round; its answer is waited for if `awaited`.
     pub(crate) fn release_of(&self, name: &str, awaited: bool) -> Arc<Op> {
-        let command = self.command(name, Operation::Release { keep: Duration::ZERO, tell: false });
+        let command = self.command(name, Operation::Release { keep: Duration::ZERO, tell: None });
         let quorum = self.settings.quorum;
         Arc::new(Op::new(command, quorum, quorum.all(), awaited))
     }

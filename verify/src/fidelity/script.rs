@@ -29,9 +29,12 @@ impl Script {
         match self.0.name {
             "release" => {
                 let (keep, channel) = (rng.pick(&["0", "70000"]), rng.pick(&["", "channel"]));
-                words.extend(["2", lock, WAITERS, value, keep, channel, rng.pick(&["0", "60000000"])].map(Word::from));
+                words.extend(
+                    ["2", lock, WAITERS, value, keep, channel, rng.pick(&["0", "60000000"]), rng.pick(&["0", "7"])]
+                        .map(Word::from),
+                );
             }
-            "tell" => words.extend(["2", lock, WAITERS, "channel"].map(Word::from)),
+            "tell" => words.extend(["2", lock, WAITERS, "channel", rng.pick(&["0", "8"])].map(Word::from)),
             "status" => words.extend(["3", lock, "rl:F:{a}", "rl:N"].map(Word::from)),
             "revoke" => {
                 let now = rng.pick(&["0", "1"]);
@@ -72,6 +75,7 @@ impl Script {
                         words.push(rng.pick(&["0", "80000"]).into());
                         words.push(rng.pick(&["0", "7000000", "9007199254740991"]).into());
                         words.push(rng.pick(&["0", "60000000"]).into());
+                        words.push(rng.pick(&["7", "8", "9"]).into());
                     }
                     "extend_many" => {
                         words.extend([rng.pick(&["0", "1"]), value, px, "v2", "60000"].map(Word::from));

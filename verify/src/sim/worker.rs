@@ -111,7 +111,7 @@ impl Worker {
     }
 }
 
-const WORD: Option<Word> = Some(Word { ms: 300, waited_us: 0, courteous: true });
+const WORD: Option<Word> = Some(Word { waiter: 8, ms: 300, waited_us: 0, courteous: true });
 
 impl World<'_> {
     /// The worker that holds a lock and does nothing at the moment.
@@ -261,7 +261,7 @@ impl World<'_> {
         self.lie_in_wait(c, name);
         let wall_us = self.wall_us(c);
         let (fresh, nonce) = (self.rng.token(), self.rng.bits());
-        let word = self.rng.pick(&[None, Some(Word { ms: 300, waited_us: 9_000, courteous: false }), WORD]);
+        let word = self.rng.pick(&[None, Some(Word { waiter: 7, ms: 300, waited_us: 9_000, courteous: false }), WORD]);
         let worker = &mut self.clients[c].workers[w];
         let Some(machine) = &mut worker.machine else { return };
         let token = machine.token(fresh);
@@ -285,7 +285,7 @@ impl World<'_> {
         if targets != 0 {
             self.checks.count("attempts undone");
             let command = Command {
-                operation: Operation::Release { keep: Duration::ZERO, tell: false },
+                operation: Operation::Release { keep: Duration::ZERO, tell: None },
                 ..request.command().clone()
             };
             self.post(c, Request::new(command, self.plan.quorum, targets, false));
@@ -507,7 +507,7 @@ impl World<'_> {
         held.over = true;
         let lost = matches!(before, State::Lost(_));
         let limit = now.plus(self.round_limit(self.holds[hold].terms.ttl));
-        let tell = self.rng.chance(50);
+        let tell = self.rng.chance(50).then_some(7);
         let command = self.command(hold, Operation::Release { keep: Duration::ZERO, tell });
         let request = Request::new(command, self.plan.quorum, self.plan.quorum.all(), awaited);
         if awaited && !lost {
