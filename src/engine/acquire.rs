@@ -12,7 +12,6 @@ use crate::planted;
 use crate::protocol::acquire::Plan;
 use crate::protocol::command::Word;
 use crate::protocol::{Acquire, Attempt, Command, End, Judgement, Keys, Mono, Operation, Owner, Step, Wait};
-use crate::sys::sync::Ordering;
 use crate::sys::{clock, entropy};
 use crate::wire::op::Op;
 use std::sync::Arc;
@@ -89,7 +88,7 @@ fn contend(
                 match attempt(engine, keys, terms, &mut machine, (full, word), patience.limit())? {
                     Ok(held) => {
                         if let Some(place) = place {
-                            held.waiter.store(place.waited_as(waiting.number()), Ordering::Relaxed);
+                            place.waited_as(waiting.number());
                             held.occupy(place);
                         }
                         return Ok(Some(held));

@@ -10,7 +10,7 @@ use super::shared::SharedWatchdog;
 use super::signal::Callbacks;
 use super::timer::{Event, Timer};
 use super::watchdog::Watchdogs;
-use crate::protocol::wakeup::PATIENCE;
+use crate::protocol::wakeup::LATE;
 use crate::protocol::{Keys, Mono, Operation, Reason};
 use crate::sys::sync::{Mutex, Pulse};
 use crate::sys::thread::Threads;
@@ -79,8 +79,8 @@ impl Hooks for LaneHooks {
         engine.queues.others_wait(&keys.name, now, told.then(|| op.made.unwrap_or(now)));
         if !told && engine.queues.tell_later(&keys.name) {
             let waiter =
-                if let Operation::Release { tell: Some(waiter), .. } = op.command.operation { waiter } else { 0 };
-            engine.timer.enter(now.plus(PATIENCE), Event::Tell(keys.clone(), waiter));
+                if let Operation::Release { tell: Some(tell), .. } = op.command.operation { tell.waiter } else { 0 };
+            engine.timer.enter(now.plus(LATE), Event::Tell(keys.clone(), waiter));
         }
     }
 

@@ -10,6 +10,7 @@ use super::signal::{Callback, Signal};
 use super::timer::{Event, Key};
 use super::watchdog::Seat;
 use crate::planted;
+use crate::protocol::command::Tell;
 use crate::protocol::handover::Handover;
 use crate::protocol::lease::{self, Extended, Lease, State};
 use crate::protocol::{Attempt, Command, Keys, Mono, Operation, Owner, Reason, Round, Todo};
@@ -66,8 +67,6 @@ pub(crate) struct Held {
     pub(crate) terms: Arc<Terms>,
     /// The present holder's signal.
     signal: Mutex<Arc<Signal>>,
-    /// The number under which this process last waited for the lock; zero if it has not.
-    pub(crate) waiter: AtomicU64,
     /// The place in the line of this process, where the lock was queued for.
     place: Mutex<Option<Place>>,
     /// The watchdog's seat; held by its thread while it renews.
@@ -105,7 +104,6 @@ impl Held {
                 owner: owner.clone(),
                 terms: terms.clone(),
                 signal: Mutex::default(),
-                waiter: AtomicU64::new(0),
                 place: Mutex::new(None),
                 seat: Seat::default(),
                 extending: Mutex::new(()),
@@ -443,6 +441,7 @@ impl Held {
     /// renewal has queued.
     fn end(&self, awaited: bool) -> (State, Option<Arc<Op>>) {
         let now = clock::now();
+        let tell = self.place.lock().as_ref().map_or(Tell { waiter: 0, at_once: true }, |place| place.tell(now));
         let mut gate = self.gate.lock();
         let again = gate.lease.is_released();
         let before = gate.release(now);
@@ -460,7 +459,7 @@ impl Held {
         let command = Command {
             keys: self.keys.clone(),
             owner: self.owner.clone(),
-            operation: Operation::Release { keep, tell: Some(self.waiter.load(Ordering::Relaxed)) },
+            operation: Operation::Release { keep, tell: Some(tell) },
             nonce: 0,
         };
         let mut op = Op::new(command, quorum, quorum.all(), awaited);

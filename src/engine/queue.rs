@@ -4,7 +4,8 @@ use super::held::Held;
 use super::settings::Terms;
 use super::waiting::Patience;
 use crate::planted;
-use crate::protocol::handover::{MEMORY, courtesy, steps_back};
+use crate::protocol::command::Tell;
+use crate::protocol::handover::{MEMORY, courtesy, is_turn_over, steps_back};
 use crate::protocol::{Keys, Mono, Wait};
 use crate::sys::clock;
 use crate::sys::sync::Mutex;
@@ -201,9 +202,7 @@ impl Queues {
             if let Some(released) = told {
                 let trip = line.round_trip;
                 line.yield_until = line.yield_until.max(released.plus(trip).plus(courtesy(trip)));
-                if std::mem::take(&mut line.stepped) {
-                    line.since = None;
-                }
+                (line.stepped, line.since) = (false, None);
             }
         }
     }
@@ -256,14 +255,19 @@ impl Place {
 
     /// The number under which this process has last waited for the lock, and may still be known to masters: `number`, if it
     /// is not zero.
-    pub(crate) fn waited_as(&self, number: u64) -> u64 {
-        let remembered = self.with_line(|line| {
-            if number != 0 {
-                line.number = number;
-            }
-            line.number
-        });
-        remembered.unwrap_or(number)
+    pub(crate) fn waited_as(&self, number: u64) {
+        if number != 0 {
+            self.with_line(|line| line.number = number);
+        }
+    }
+
+    /// How a release at `now` tells those who wait elsewhere: the masters all do so at the same release, or none does.
+    pub(crate) fn tell(&self, now: Mono) -> Tell {
+        let tell = |line: &mut Line| {
+            let at_once = line.since.is_none_or(|since| is_turn_over(now.since(since)));
+            Tell { waiter: line.number, at_once }
+        };
+        self.with_line(tell).unwrap_or(Tell { waiter: 0, at_once: true })
     }
 
     /// The lock is held, after a round of this length: who does not wait need not ask.

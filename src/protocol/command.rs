@@ -44,6 +44,15 @@ pub struct Word {
     pub courteous: bool,
 }
 
+/// How a release tells those who wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tell {
+    /// The number under which the holder's process has waited itself, for it may still count among them; zero if it has not.
+    pub waiter: u64,
+    /// At once; else the release only learns that somebody waits, because the turn of this process is not over.
+    pub at_once: bool,
+}
+
 /// The operations.
 #[derive(Clone, Debug)]
 pub enum Operation {
@@ -83,9 +92,8 @@ pub enum Operation {
     Release {
         /// How long the key stays.
         keep: Duration,
-        /// Tell those who wait; with the number under which the holder has waited itself (0 = it has not), for it may still
-        /// count among them. Not for an attempt that is undone: it may have held nothing.
-        tell: Option<u64>,
+        /// Tell those who wait. Not for an attempt that is undone: it may have held nothing.
+        tell: Option<Tell>,
     },
     /// Raise the fencing counter while our key is there, with this proposal in microseconds since 1970.
     Fence(u64),

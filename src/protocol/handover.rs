@@ -64,6 +64,15 @@ pub fn courtesy(round_trip: Duration) -> Duration {
     (round_trip * 3).clamp(Duration::from_millis(1), Duration::from_millis(50))
 }
 
+/// How long a process may take a lock again and again while others wait elsewhere: turns of some length cost less than a
+/// change at every release.
+pub const TURN: Duration = Duration::from_millis(6);
+
+/// Whether a process that has taken a lock again and again for `run` tells those who wait elsewhere when it releases it.
+pub fn is_turn_over(run: Duration) -> bool {
+    run >= TURN
+}
+
 /// How long what a master has said of others who wait is believed.
 pub const MEMORY: Duration = Duration::from_millis(200);
 

@@ -10,9 +10,10 @@ use std::time::Duration;
 
 /// How many attempts messages may cause in one wait, beyond one for each poll.
 pub const CREDIT: u32 = 64;
-/// How long somebody must have waited to be told at once by whoever releases; who comes back sooner than that may take the
-/// lock again, so that processes take turns of some length and do not change places at every release.
+/// How long a waiter that was not told leaves a free lock to somebody who was, or is about to be.
 pub const PATIENCE: Duration = Duration::from_millis(6);
+/// How long a process whose turn is not over has to take the lock again, before those who wait are told that it is free.
+pub const LATE: Duration = Duration::from_millis(1);
 /// How far apart the first attempts of several waiters should be.
 const SPACING: Duration = Duration::from_micros(150);
 /// How long a waiter that lost a race lets the winner work, per waiter.

@@ -63,7 +63,9 @@ impl Encoder {
             Operation::Release { keep, tell } => {
                 command.owner.write_value(peer.index, value);
                 cmd.arg(2).arg(&keys.lock).arg(&keys.waiters).arg(&*value).arg(millis_up(*keep));
-                cmd.arg(tell.map_or("", |_| &*keys.channel)).arg(PATIENCE.as_micros() as u64).arg(tell.unwrap_or(0));
+                cmd.arg(tell.map_or("", |_| &*keys.channel))
+                    .arg(u8::from(tell.is_some_and(|t| t.at_once)))
+                    .arg(tell.map_or(0, |t| t.waiter));
             }
             Operation::Tell(waiter) => {
                 cmd.arg(2).arg(&keys.lock).arg(&keys.waiters).arg(&keys.channel).arg(waiter);

@@ -4,7 +4,6 @@ use super::scripts::SCRIPTS;
 use crate::protocol::command::Form;
 use crate::protocol::owner::index_digit;
 use crate::protocol::time::millis_up;
-use crate::protocol::wakeup::PATIENCE;
 use crate::protocol::{Command, Operation};
 use redis::Cmd;
 
@@ -39,7 +38,7 @@ impl Packed {
                 let script = SCRIPTS.of(&command.operation);
                 cmd.arg("EVALSHA").arg(&script.sha).arg(2).arg(&keys.lock).arg(&keys.waiters).arg(&value);
                 cmd.arg(millis_up(*keep)).arg(tell.map_or("", |_| &*keys.channel));
-                cmd.arg(PATIENCE.as_micros() as u64).arg(tell.unwrap_or(0));
+                cmd.arg(u8::from(tell.is_some_and(|t| t.at_once))).arg(tell.map_or(0, |t| t.waiter));
                 cmd.write_packed_command(&mut bytes);
                 bytes.len()
             }

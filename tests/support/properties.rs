@@ -1,6 +1,7 @@
 //! What holds for every input from outside, as functions that panic where it does not: the property tests of every run and
 //! the longer runs of `fuzz/` share them.
 
+use redleash::protocol::command::Tell;
 use redleash::protocol::generation::{Deployment, Generation, valid_cluster};
 use redleash::protocol::layout::{MAX_NAME, MAX_NAMESPACE, Namespace};
 use redleash::protocol::owner::{Holder, Owner, Token};
@@ -55,7 +56,7 @@ pub(crate) fn operations() -> Vec<Operation> {
         Operation::Extend { px_ms: 5, recreate: true },
         Operation::ExtendMany { leases: Arc::new([]), recreate: true },
         Operation::Adopt { from, px_ms: 5 },
-        Operation::Release { keep: Duration::ZERO, tell: Some(7) },
+        Operation::Release { keep: Duration::ZERO, tell: Some(Tell { waiter: 7, at_once: true }) },
         Operation::Fence(7),
         Operation::WriteBack(7),
         Operation::Verify,

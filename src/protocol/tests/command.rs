@@ -1,4 +1,5 @@
 use super::super::Operation;
+use super::super::command::Tell;
 use super::super::owner::{Owner, Token};
 use super::super::round::{Cause, Rule};
 use super::ms;
@@ -13,7 +14,7 @@ fn operations() -> Vec<Operation> {
         Operation::Extend { px_ms: 5, recreate: true },
         Operation::ExtendMany { leases: Arc::new([]), recreate: true },
         Operation::Adopt { from, px_ms: 5 },
-        Operation::Release { keep: ms(0), tell: Some(1) },
+        Operation::Release { keep: ms(0), tell: Some(Tell { waiter: 1, at_once: true }) },
         Operation::Fence(7),
         Operation::WriteBack(7),
         Operation::Verify,

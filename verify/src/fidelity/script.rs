@@ -30,7 +30,7 @@ impl Script {
             "release" => {
                 let (keep, channel) = (rng.pick(&["0", "70000"]), rng.pick(&["", "channel"]));
                 words.extend(
-                    ["2", lock, WAITERS, value, keep, channel, rng.pick(&["0", "60000000"]), rng.pick(&["0", "7"])]
+                    ["2", lock, WAITERS, value, keep, channel, rng.pick(&["0", "1"]), rng.pick(&["0", "7"])]
                         .map(Word::from),
                 );
             }

@@ -5,7 +5,7 @@ use super::clock::Time;
 use super::plan::MS;
 use super::world::{Event, World};
 use redleash::protocol::acquire::Plan as AcquirePlan;
-use redleash::protocol::command::Word;
+use redleash::protocol::command::{Tell, Word};
 use redleash::protocol::retry::Backoff;
 use redleash::protocol::time::millis_up;
 use redleash::protocol::{Acquire, Attempt, Command, End, Judgement, Mono, Operation, Owner, State, Step, Wait, lease};
@@ -507,7 +507,8 @@ impl World<'_> {
         held.over = true;
         let lost = matches!(before, State::Lost(_));
         let limit = now.plus(self.round_limit(self.holds[hold].terms.ttl));
-        let tell = self.rng.chance(50).then_some(7);
+        let tell =
+            self.rng.pick(&[None, Some(Tell { waiter: 7, at_once: true }), Some(Tell { waiter: 8, at_once: false })]);
         let command = self.command(hold, Operation::Release { keep: Duration::ZERO, tell });
         let request = Request::new(command, self.plan.quorum, self.plan.quorum.all(), awaited);
         if awaited && !lost {
