@@ -6,6 +6,7 @@ use super::error::{Error, Tally};
 use super::held::Held;
 use super::rounds::Finished;
 use super::settings::Terms;
+use super::timer::Event;
 use crate::protocol::{Answer, Attempt, Command, Judgement, Keys, Mono, Operation, Owner, Token};
 use crate::sys::{clock, entropy};
 use crate::wire::op::Op;
@@ -20,7 +21,11 @@ fn nobody() -> Arc<Owner> {
 impl Engine {
     /// Tells those who wait elsewhere for a lock that was released here and not taken again, on the timer thread.
     pub(crate) fn tell_due(&self, keys: Arc<Keys>, waiter: u64) {
-        if self.queues.tell_now(&keys.name) {
+        let now = clock::now();
+        let Some(at) = self.queues.tell_when(&keys.name, now) else { return };
+        if at > now {
+            self.timer.enter(at, Event::Tell(keys, waiter));
+        } else {
             let quorum = self.settings.quorum;
             let command = Command { keys, owner: nobody(), operation: Operation::Tell(waiter), nonce: 0 };
             let lane = self.lane(&command.keys).clone();

@@ -6,6 +6,7 @@ use super::waiting::Patience;
 use crate::planted;
 use crate::protocol::command::Tell;
 use crate::protocol::handover::{MEMORY, courtesy, is_turn_over, steps_back};
+use crate::protocol::wakeup::LATE;
 use crate::protocol::{Keys, Mono, Wait};
 use crate::sys::clock;
 use crate::sys::sync::Mutex;
@@ -64,6 +65,8 @@ struct Line {
     number: u64,
     /// When a master last said that others wait elsewhere.
     others: Option<Mono>,
+    /// When the lock was last released here.
+    released: Mono,
     /// The last release was made with a step back.
     stepped: bool,
     /// How long the masters took to grant the last lease.
@@ -213,12 +216,14 @@ impl Queues {
         !shard.closed && !std::mem::replace(&mut shard.lines.entry(name.clone()).or_default().tell_due, true)
     }
 
-    /// Takes the note back; whether nobody here has the lock or wants it, so that somebody elsewhere is to be told now.
-    pub(crate) fn tell_now(&self, name: &Arc<str>) -> bool {
+    /// When somebody elsewhere is to be told: [`LATE`] after the release, if nobody here has wanted the lock since. The
+    /// note is taken back if that is now, or if somebody has: then he tells.
+    pub(crate) fn tell_when(&self, name: &Arc<str>, now: Mono) -> Option<Mono> {
         let mut shard = self.shard(name).lock();
-        let Some(line) = shard.lines.get_mut(name) else { return false };
-        line.tell_due = false;
-        !line.occupied
+        let line = shard.lines.get_mut(name)?;
+        let at = line.released.plus(LATE);
+        line.tell_due = !line.occupied && at > now;
+        (!line.occupied).then_some(at)
     }
 
     /// How many threads wait in a line.
@@ -288,6 +293,7 @@ impl Place {
     /// to it, if the releaser does not wait (`heard` is false) or others are in line: so it goes by what was said before.
     pub(crate) fn released(&self, now: Mono, heard: bool) {
         self.with_line(|line| {
+            line.released = now;
             let (Some(said), Some(since)) = (line.others, line.since) else { return };
             let unheard = !heard || !line.waiters.is_empty();
             let steps = steps_back(now.since(since), now.since(said)) && !planted::on("never_steps_back");

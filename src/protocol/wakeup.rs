@@ -42,8 +42,6 @@ pub struct Wakeup {
     deaf: bool,
     /// A master says that nobody has waited longer.
     is_first: bool,
-    /// No attempt was made yet.
-    is_new: bool,
 }
 
 /// The word that an attempt leaves.
@@ -53,10 +51,9 @@ pub struct Leave {
     pub waiter: u64,
     /// How long its waiter has waited.
     pub waited: Duration,
-    /// Whether it leaves the lock to others who have left word.
+    /// Whether it leaves a free lock to somebody who was told of it a moment ago, or is about to be: this waiter was not.
     ///
-    /// It costs no liveness: whoever releases tells those who left word, at once or a moment later, and where nobody does
-    /// so the poll is due, which stands back for nobody.
+    /// It costs little time: [`PATIENCE`] after the last tale, or the first word since, a free lock is anybody's.
     pub courteous: bool,
 }
 
@@ -91,7 +88,6 @@ impl Wakeup {
             in_turn: false,
             deaf: false,
             is_first: false,
-            is_new: true,
         }
     }
 
@@ -101,8 +97,6 @@ impl Wakeup {
         let after_turn = std::mem::take(&mut self.in_turn);
         let by_message = self.due != Mono::NEVER && !after_turn;
         self.by_poll = !by_message && !after_turn;
-        // Whoever was not told and has not waited for its poll stands back for those who wait.
-        let courteous = after_turn || std::mem::take(&mut self.is_new);
         let first = std::mem::take(&mut self.is_first);
         let raced = by_message && !first && self.news.is_some_and(|(_, waiters)| waiters > 1);
         (self.heard, self.due, self.deaf) = (0, Mono::NEVER, raced);
@@ -110,7 +104,7 @@ impl Wakeup {
             self.news = None;
         }
         let waited = now.since(self.began);
-        (!raced).then_some(Leave { waiter: self.number, waited, courteous: courteous && !by_message })
+        (!raced).then_some(Leave { waiter: self.number, waited, courteous: !by_message })
     }
 
     /// The attempt, which took `round_trip`, found the lock held; `poll` is when to try at the latest. When to do so in

@@ -161,11 +161,14 @@ fn who_is_first_after_all_does_not_wait_for_anybodys_turn() {
 }
 
 #[test]
-fn the_poll_stands_back_for_nobody_and_the_first_word_does() {
+fn who_was_not_told_stands_back() {
     let mut wakeup = Wakeup::new(three(), at(0), ME << 12);
     assert_eq!(wakeup.attempt(at(0)), Some(Leave { waiter: ME, waited: ms(0), courteous: true }));
     wakeup.refused(ms(2), at(2), at(50), 0);
-    assert_eq!(wakeup.attempt(at(50)), Some(Leave { waiter: ME, waited: ms(50), courteous: false }));
+    assert_eq!(wakeup.attempt(at(50)), Some(Leave { waiter: ME, waited: ms(50), courteous: true }), "at its poll");
+    wakeup.refused(ms(2), at(52), at(100), 0);
+    wakeup.on_message(0, said(1), at(60), 0);
+    assert_eq!(wakeup.attempt(at(62)), Some(Leave { waiter: ME, waited: ms(62), courteous: false }), "it was told");
 }
 
 #[test]
