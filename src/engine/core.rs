@@ -255,7 +255,11 @@ impl Engine {
         self.shared.stop();
         self.caretakers.stop();
         self.callbacks.stop();
-        self.queues.close();
+        for (name, waiter) in self.queues.close() {
+            if let Ok(keys) = self.settings.namespace.keys(&name) {
+                self.tell(Arc::new(keys), waiter);
+            }
+        }
         self.listener.stop();
         self.progress.notify();
     }

@@ -26,11 +26,16 @@ impl Engine {
         if at > now {
             self.timer.enter(at, Event::Tell(keys, waiter));
         } else {
-            let quorum = self.settings.quorum;
-            let command = Command { keys, owner: nobody(), operation: Operation::Tell(waiter), nonce: 0 };
-            let lane = self.lane(&command.keys).clone();
-            lane.post(Arc::new(Op::new(command, quorum, quorum.all(), false)));
+            self.tell(keys, waiter);
         }
+    }
+
+    /// Tells those who wait elsewhere, without waiting for an answer.
+    pub(crate) fn tell(&self, keys: Arc<Keys>, waiter: u64) {
+        let quorum = self.settings.quorum;
+        let command = Command { keys, owner: nobody(), operation: Operation::Tell(waiter), nonce: 0 };
+        let lane = self.lane(&command.keys).clone();
+        lane.post(Arc::new(Op::new(command, quorum, quorum.all(), false)));
     }
 
     /// Asks all masters; waits for each that is not known to be down.

@@ -238,18 +238,24 @@ impl Queues {
         }
     }
 
-    /// Sends everybody away, for good.
-    pub(crate) fn close(&self) {
+    /// Sends everybody away, for good. Answers for which locks somebody elsewhere is still to be told, and the number under
+    /// which this process waited for them.
+    pub(crate) fn close(&self) -> Vec<(Arc<str>, u64)> {
+        let mut to_tell = Vec::new();
         for shard in &self.shards {
             let mut shard = shard.lock();
             shard.closed = true;
-            for (_, line) in shard.lines.drain() {
+            for (name, line) in shard.lines.drain() {
+                if line.tell_due && !line.occupied {
+                    to_tell.push((name, line.number));
+                }
                 for waiter in line.waiters {
                     waiter.give(Grant::Closed);
                     waiter.wake();
                 }
             }
         }
+        to_tell
     }
 }
 

@@ -66,7 +66,7 @@ pub fn courtesy(round_trip: Duration) -> Duration {
 
 /// How long a process may take a lock again and again while others wait elsewhere: turns of some length cost less than a
 /// change at every release.
-pub const TURN: Duration = Duration::from_millis(6);
+pub const TURN: Duration = Duration::from_millis(7);
 
 /// Whether a process that has taken a lock again and again for `run` tells those who wait elsewhere when it releases it.
 pub fn is_turn_over(run: Duration) -> bool {

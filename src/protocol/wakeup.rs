@@ -3,6 +3,7 @@
 //! A message is a hint and nothing else: it can be lost, late, or forged. So it only moves an attempt forward, and the
 //! number of attempts that messages can cause is limited.
 
+use super::handover::TURN;
 use super::quorum::Quorum;
 use super::retry::between;
 use super::time::Mono;
@@ -11,13 +12,13 @@ use std::time::Duration;
 /// How many attempts messages may cause in one wait, beyond one for each poll.
 pub const CREDIT: u32 = 64;
 /// How long a waiter that was not told leaves a free lock to somebody who was, or is about to be.
-pub const PATIENCE: Duration = Duration::from_millis(6);
+pub const PATIENCE: Duration = TURN;
 /// How long a process whose turn is not over has to take the lock again, before those who wait are told that it is free.
 pub const LATE: Duration = Duration::from_millis(1);
 /// How far apart the first attempts of several waiters should be.
 const SPACING: Duration = Duration::from_micros(150);
 /// How long a waiter that lost a race lets the winner work, per waiter.
-const TURN: Duration = Duration::from_millis(1);
+const SHARE: Duration = Duration::from_millis(1);
 /// The longest such time.
 const LONGEST_TURN: Duration = Duration::from_millis(10);
 
@@ -68,7 +69,7 @@ pub struct Message {
 
 /// How long a winner works before others ask again, if so many wait.
 fn turn(waiters: u64) -> Duration {
-    (TURN * u32::try_from(waiters).unwrap_or(u32::MAX).min(1_000)).min(LONGEST_TURN)
+    (SHARE * u32::try_from(waiters).unwrap_or(u32::MAX).min(1_000)).min(LONGEST_TURN)
 }
 
 impl Wakeup {

@@ -24,7 +24,7 @@ if cur or (n and now_us() - since < tonumber(ARGV[11])) then
     redis.pcall('SET', KEYS[5], string.format('%.0f:%s:%s:%s:%s:%s', n + 1, since, t1, w1, t2, w2), 'PX', ARGV[9])
   end
   -- a moment, after which whoever was told has come or will not
-  return {0, cur and redis.call('PTTL', KEYS[1]) or 6}
+  return {0, cur and redis.call('PTTL', KEYS[1]) or 7}
 end
 local c = ''
 if ARGV[8] ~= '' then
