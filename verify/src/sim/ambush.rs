@@ -30,6 +30,11 @@ struct Places {
 }
 
 impl World<'_> {
+    /// The worker that holds a lock and does nothing at the moment.
+    fn idle_holder(&self, c: usize, hold: usize) -> Option<usize> {
+        self.clients[c].workers.iter().position(|w| w.hold == Some(hold) && !w.busy)
+    }
+
     /// Whether to lie in wait now; so many of 100 times.
     fn lies_in_wait(&mut self, percent: u64) -> bool {
         self.plan.ambushes && !self.calm && self.rng.chance(percent)

@@ -81,12 +81,12 @@ pub(crate) struct Worker {
     wait: Option<Wait>,
     begun: Mono,
     begun_true: Time,
-    hold: Option<usize>,
+    pub(crate) hold: Option<usize>,
     /// What it does with the lock, last first.
     actions: Vec<Action>,
     pub(crate) next: Option<Action>,
     /// It waits for a round.
-    busy: bool,
+    pub(crate) busy: bool,
     /// It has had its lock in the last phase.
     pub(crate) content: bool,
 }
@@ -114,11 +114,6 @@ impl Worker {
 const WORD: Option<Word> = Some(Word { waiter: 8, ms: 300, waited_us: 0, courteous: true });
 
 impl World<'_> {
-    /// The worker that holds a lock and does nothing at the moment.
-    pub(crate) fn idle_holder(&self, c: usize, hold: usize) -> Option<usize> {
-        self.clients[c].workers.iter().position(|w| w.hold == Some(hold) && !w.busy)
-    }
-
     fn worker(&mut self, c: usize, w: usize) -> &mut Worker {
         &mut self.clients[c].workers[w]
     }
