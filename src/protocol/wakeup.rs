@@ -13,6 +13,8 @@ use std::time::Duration;
 pub const CREDIT: u32 = 64;
 /// How long a waiter that was not told leaves a free lock to somebody who was, or is about to be.
 pub const PATIENCE: Duration = TURN;
+/// How long a master remembers that it has told somebody, in milliseconds: until those who were not told have left word again.
+pub const MARK_MS: u64 = 20;
 /// How long a process whose turn is not over has to take the lock again, before those who wait are told that it is free.
 pub const LATE: Duration = Duration::from_millis(1);
 /// How far apart the first attempts of several waiters should be.

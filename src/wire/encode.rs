@@ -4,7 +4,7 @@ use super::scripts::SCRIPTS;
 use crate::protocol::generation::Deployment;
 use crate::protocol::owner::REVOKED;
 use crate::protocol::time::millis_up;
-use crate::protocol::wakeup::PATIENCE;
+use crate::protocol::wakeup::{MARK_MS, PATIENCE};
 use crate::protocol::{Command, Operation};
 use redis::Cmd;
 use std::sync::Arc;
@@ -65,10 +65,11 @@ impl Encoder {
                 cmd.arg(2).arg(&keys.lock).arg(&keys.waiters).arg(&*value).arg(millis_up(*keep));
                 cmd.arg(tell.map_or("", |_| &*keys.channel))
                     .arg(u8::from(tell.is_some_and(|t| t.at_once)))
-                    .arg(tell.map_or(0, |t| t.waiter));
+                    .arg(tell.map_or(0, |t| t.waiter))
+                    .arg(MARK_MS);
             }
             Operation::Tell(waiter) => {
-                cmd.arg(2).arg(&keys.lock).arg(&keys.waiters).arg(&keys.channel).arg(waiter);
+                cmd.arg(2).arg(&keys.lock).arg(&keys.waiters).arg(&keys.channel).arg(waiter).arg(MARK_MS);
             }
             Operation::Status => {
                 cmd.arg(3).arg(&keys.lock).arg(&keys.fence).arg(&keys.generation);

@@ -4,6 +4,7 @@ use super::scripts::SCRIPTS;
 use crate::protocol::command::Form;
 use crate::protocol::owner::index_digit;
 use crate::protocol::time::millis_up;
+use crate::protocol::wakeup::MARK_MS;
 use crate::protocol::{Command, Operation};
 use redis::Cmd;
 
@@ -39,6 +40,7 @@ impl Packed {
                 cmd.arg("EVALSHA").arg(&script.sha).arg(2).arg(&keys.lock).arg(&keys.waiters).arg(&value);
                 cmd.arg(millis_up(*keep)).arg(tell.map_or("", |_| &*keys.channel));
                 cmd.arg(u8::from(tell.is_some_and(|t| t.at_once))).arg(tell.map_or(0, |t| t.waiter));
+                cmd.arg(MARK_MS);
                 cmd.write_packed_command(&mut bytes);
                 bytes.len()
             }

@@ -30,11 +30,11 @@ impl Script {
             "release" => {
                 let (keep, channel) = (rng.pick(&["0", "70000"]), rng.pick(&["", "channel"]));
                 words.extend(
-                    ["2", lock, WAITERS, value, keep, channel, rng.pick(&["0", "1"]), rng.pick(&["0", "7"])]
+                    ["2", lock, WAITERS, value, keep, channel, rng.pick(&["0", "1"]), rng.pick(&["0", "7"]), "90000"]
                         .map(Word::from),
                 );
             }
-            "tell" => words.extend(["2", lock, WAITERS, "channel", rng.pick(&["0", "8"])].map(Word::from)),
+            "tell" => words.extend(["2", lock, WAITERS, "channel", rng.pick(&["0", "8"]), "90000"].map(Word::from)),
             "status" => words.extend(["3", lock, "rl:F:{a}", "rl:N"].map(Word::from)),
             "revoke" => {
                 let now = rng.pick(&["0", "1"]);
