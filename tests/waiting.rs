@@ -93,6 +93,78 @@ fn a_waiter_that_has_just_come_is_told_soon_though_the_releaser_might_have_come_
     }
 }
 
+/// How many have left word at each master since somebody was told.
+fn words(cluster: &Cluster, name: &str) -> Vec<u64> {
+    let word = |m: &Server| m.command(&["GET", &waiters_key(name)]).ok()?.text()?.split(':').next()?.parse().ok();
+    cluster.iter().map(|m| word(m).unwrap_or(0)).collect()
+}
+
+fn so_many_wait(cluster: &Cluster, name: &str, count: usize) {
+    eventually("so many have left word", || words(cluster, name).iter().all(|n| *n as usize >= count));
+}
+
+#[test]
+fn clients_get_the_lock_in_the_order_in_which_they_came() {
+    let Some(cluster) = masters(3) else { return };
+    let cluster = Arc::new(cluster);
+    let holder = settled(&cluster);
+    let guard = holder.lock("order").acquire().unwrap();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let waiters: Vec<_> = (0..5)
+        .map(|k| {
+            let (order, cluster2, other) = (order.clone(), cluster.clone(), client(&cluster));
+            let waiter = thread::spawn(move || {
+                let guard = other.lock("order").options(lazy()).acquire().unwrap();
+                order.lock().unwrap().push(k);
+                // Everybody else knows that it was not his turn.
+                so_many_wait(&cluster2, "order", 4 - k);
+                assert_eq!(guard.release(), Release::Released);
+                other
+            });
+            so_many_wait(&cluster, "order", k + 1);
+            waiter
+        })
+        .collect();
+    assert_eq!(guard.release(), Release::Released);
+    eventually("all have had it", || waiters.iter().all(|w| w.is_finished()));
+    waiters.into_iter().for_each(|w| drop(w.join().unwrap()));
+    assert_eq!(*order.lock().unwrap(), [0, 1, 2, 3, 4]);
+}
+
+#[test]
+fn who_holds_it_for_a_moment_only_wakes_the_next_too() {
+    let Some(cluster) = masters(3) else { return };
+    let holder = settled(&cluster);
+    let clients: Vec<Client> = (0..5).map(|_| client(&cluster)).collect();
+    for _ in 0..5 {
+        let guard = holder.lock("chain").acquire().unwrap();
+        let waiters: Vec<_> = clients.iter().map(|c| waiter(c, "chain", lazy())).collect();
+        so_many_wait(&cluster, "chain", clients.len());
+        assert_eq!(guard.release(), Release::Released);
+        eventually("all have had it", || waiters.iter().all(|w| w.is_finished()));
+        for waiter in waiters {
+            assert!(waiter.join().unwrap().unwrap() < secs(45), "the poll, not a message, woke it");
+        }
+    }
+    no_keys_left(&cluster);
+}
+
+#[test]
+fn who_ends_at_once_after_its_release_has_told() {
+    let Some(cluster) = masters(3) else { return };
+    let other = settled(&cluster);
+    for _ in 0..10 {
+        let short = client(&cluster);
+        let guard = short.lock("end").acquire().unwrap();
+        let waiting = waiter(&other, "end", lazy());
+        all_wait_for(&cluster, "end", 3);
+        assert_eq!(guard.release(), Release::Released);
+        drop(short);
+        eventually("the waiter has had it", || waiting.is_finished());
+        assert!(waiting.join().unwrap().unwrap() < secs(45), "the poll, not the message, woke it");
+    }
+}
+
 #[test]
 fn a_dropped_guard_wakes_a_waiter_too() {
     let Some(cluster) = masters(3) else { return };

@@ -14,8 +14,8 @@ redis.call('DEL', KEYS[1])
 local word = ARGV[3] ~= '' and redis.pcall('GET', KEYS[2])
 if type(word) ~= 'string' then return 1 end
 local n, _, _, first, _, second = string.match(word, '^(%d+):(%d+):(%d+):(%d+):(%d+):(%d+)$')
-if n == '0' then return 1 end
-if ARGV[4] ~= '1' then return 3 end
+-- with a mark alone, others may be about to leave word again
+if ARGV[4] ~= '1' or n == '0' then return 3 end
 local t = redis.call('TIME')
 -- whoever is told has its turn: a mark stands for the word until others have left word again
 redis.pcall('SET', KEYS[2], string.format('0:%.0f:0:0:0:0', t[1] * 1000000 + t[2]), 'PX', ARGV[6])

@@ -4,7 +4,11 @@
 local word = redis.pcall('GET', KEYS[2])
 if type(word) ~= 'string' or redis.pcall('GET', KEYS[1]) then return 0 end
 local n, _, _, first, _, second = string.match(word, '^(%d+):(%d+):(%d+):(%d+):(%d+):(%d+)$')
-if n == '0' then return 0 end
+if n == '0' then
+  -- whoever was told has come and gone: the lock is anybody's
+  redis.pcall('DEL', KEYS[2])
+  return 0
+end
 local t = redis.call('TIME')
 redis.pcall('SET', KEYS[2], string.format('0:%.0f:0:0:0:0', t[1] * 1000000 + t[2]), 'PX', ARGV[3])
 if first == ARGV[2] then first = second end

@@ -1,5 +1,5 @@
 use super::super::fence::STEP;
-use super::super::handover::{BUDGET, Handover, MEMORY, courtesy, steps_back};
+use super::super::handover::{BUDGET, Handover, MEMORY, TURN, courtesy, is_turn_over, steps_back};
 use super::super::lease::{Lease, Reason, Terms};
 use super::super::validity::Drift;
 use super::{at, ms};
@@ -86,4 +86,10 @@ fn who_had_the_lock_for_long_steps_back_while_others_are_known_to_wait() {
     assert!(steps_back(BUDGET, MEMORY));
     assert!(!steps_back(BUDGET - step, Duration::ZERO), "its turn is not over");
     assert!(!steps_back(BUDGET, MEMORY + step), "nobody was heard of for a while");
+}
+
+#[test]
+fn a_turn_is_over_after_its_time() {
+    assert!(is_turn_over(TURN));
+    assert!(!is_turn_over(TURN - Duration::from_nanos(1)));
 }
