@@ -9,7 +9,7 @@ mod support;
 
 use redleash::unversioned::in_line;
 use redleash::{Client, Error, Lease, Options, Release, Retry};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -79,14 +79,7 @@ fn a_waiter_that_has_just_come_is_told_soon_though_the_releaser_might_have_come_
     for _ in 0..20 {
         let guard = holder.lock("young").acquire().unwrap();
         let waiting = waiter(&other, "young", lazy());
-        all_wait_for(&cluster, "young", 3);
-        // As if it had waited for no time at all, by the masters' clocks.
-        for master in cluster.iter() {
-            let time = master.command(&["TIME"]).unwrap();
-            let now = [0, 1].map(|k| time.items()[k].text().unwrap().parse::<u64>().unwrap());
-            let word = format!("1:{}", now[0] * 1_000_000 + now[1]);
-            master.command(&["SET", &waiters_key("young"), &word, "PX", "60000"]).unwrap();
-        }
+        all_wait_for(&cluster, "young", 2);
         drop(guard);
         eventually("the waiter has had it", || waiting.is_finished());
         waiting.join().unwrap().unwrap();
@@ -99,36 +92,33 @@ fn words(cluster: &Cluster, name: &str) -> Vec<u64> {
     cluster.iter().map(|m| word(m).unwrap_or(0)).collect()
 }
 
+/// So many have left word at a quorum of masters: at the others an attempt may just have found the lock free.
 fn so_many_wait(cluster: &Cluster, name: &str, count: usize) {
-    eventually("so many have left word", || words(cluster, name).iter().all(|n| *n as usize >= count));
+    let known = || words(cluster, name).iter().filter(|n| **n as usize >= count).count() >= 2;
+    eventually("so many have left word", known);
 }
 
 #[test]
-fn clients_get_the_lock_in_the_order_in_which_they_came() {
+fn several_clients_take_turns() {
     let Some(cluster) = masters(3) else { return };
-    let cluster = Arc::new(cluster);
-    let holder = settled(&cluster);
-    let guard = holder.lock("order").acquire().unwrap();
-    let order = Arc::new(Mutex::new(Vec::new()));
-    let waiters: Vec<_> = (0..5)
-        .map(|k| {
-            let (order, cluster2, other) = (order.clone(), cluster.clone(), client(&cluster));
-            let waiter = thread::spawn(move || {
-                let guard = other.lock("order").options(lazy()).acquire().unwrap();
-                order.lock().unwrap().push(k);
-                // Everybody else knows that it was not his turn.
-                so_many_wait(&cluster2, "order", 4 - k);
-                assert_eq!(guard.release(), Release::Released);
-                other
+    drop(settled(&cluster));
+    let clients: Vec<Client> = (0..5).map(|_| client(&cluster)).collect();
+    let holds: Vec<AtomicUsize> = clients.iter().map(|_| AtomicUsize::new(0)).collect();
+    let sum = || holds.iter().map(|h| h.load(Ordering::SeqCst)).sum::<usize>();
+    thread::scope(|scope| {
+        for (client, mine) in clients.iter().zip(&holds) {
+            scope.spawn(|| {
+                while sum() < 2_000 {
+                    let guard = client.lock("turns").acquire().unwrap();
+                    mine.fetch_add(1, Ordering::SeqCst);
+                    assert_eq!(guard.release(), Release::Released);
+                }
             });
-            so_many_wait(&cluster, "order", k + 1);
-            waiter
-        })
-        .collect();
-    assert_eq!(guard.release(), Release::Released);
-    eventually("all have had it", || waiters.iter().all(|w| w.is_finished()));
-    waiters.into_iter().for_each(|w| drop(w.join().unwrap()));
-    assert_eq!(*order.lock().unwrap(), [0, 1, 2, 3, 4]);
+        }
+    });
+    let least = holds.iter().map(|h| h.load(Ordering::SeqCst)).min().unwrap();
+    assert!(least >= 2_000 / 5 / 3, "less than a third of its share: {holds:?}");
+    no_keys_left(&cluster);
 }
 
 #[test]
@@ -157,7 +147,7 @@ fn who_ends_at_once_after_its_release_has_told() {
         let short = client(&cluster);
         let guard = short.lock("end").acquire().unwrap();
         let waiting = waiter(&other, "end", lazy());
-        all_wait_for(&cluster, "end", 3);
+        all_wait_for(&cluster, "end", 2);
         assert_eq!(guard.release(), Release::Released);
         drop(short);
         eventually("the waiter has had it", || waiting.is_finished());

@@ -1,7 +1,7 @@
 //! One call that acquires: rounds, pauses, and when to give up.
 
 use super::owner::Token;
-use super::retry::{self, Backoff};
+use super::retry::{self, Backoff, SOON};
 use super::round::Judgement;
 use super::time::Mono;
 use crate::planted;
@@ -152,7 +152,8 @@ impl Acquire {
         self.slowest = self.slowest.max(took);
         // A refusal by plain commands tells neither ttl nor type: ask once more by the full script before waiting.
         let over = matches!(self.plan.wait, Wait::Until(limit) if now >= limit);
-        let blind = *judgement == Judgement::Held(None) && self.plan.wait != Wait::Once;
+        let told = |hint: &Option<Duration>| hint.is_some_and(|after| after > SOON);
+        let blind = matches!(judgement, Judgement::Held(hint) if !told(hint)) && self.plan.wait != Wait::Once;
         if !full && !over && (blind || *judgement == Judgement::Unclear) {
             self.refused |= blind;
             return Step::Round { full: true };
@@ -168,7 +169,13 @@ impl Acquire {
             Judgement::Conflict(..) => Step::Done(End::Conflict),
             Judgement::Mismatch(..) => Step::Done(End::Mismatch),
             Judgement::Held(hint) => {
-                let pause = custom.unwrap_or_else(|| self.plan.backoff.pause(self.pauses, *hint, random));
+                // Once more soon, if it may be free; but a minority can look free for as long as others hold the lock.
+                let mut hint = *hint;
+                if let Some(after) = hint.filter(|after| *after <= SOON) {
+                    self.splits = splits.saturating_add(1);
+                    hint = Some(after.saturating_mul(1 << splits.min(20)));
+                }
+                let pause = custom.unwrap_or_else(|| self.plan.backoff.pause(self.pauses, hint, random));
                 self.contended(now, pause)
             }
             Judgement::Split | Judgement::Missing | Judgement::Unclear => {

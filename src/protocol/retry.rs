@@ -32,11 +32,18 @@ impl Backoff {
         let grown = (0..attempt.min(16)).fold(self.max, |d, _| d.saturating_mul(3) / 2);
         let pause = between(self.min, grown.min(self.cap).max(self.min), random);
         match hint {
-            Some(ttl) => pause.min(ttl.saturating_add(between(Duration::from_millis(1), self.min, random))),
+            Some(ttl) => {
+                let jitter = self.min.min(ttl.max(Duration::from_millis(10)));
+                pause.min(ttl.saturating_add(between(Duration::from_millis(1), jitter, random)))
+            }
             None => pause,
         }
     }
 }
+
+/// A lock that is said to be free within this time may be free already: held by nobody, while those who wait leave it to one
+/// another, or have a vote each.
+pub const SOON: Duration = super::handover::TURN;
 
 /// The pause after a split vote: uniform in `0..=3 * slowest`, where `slowest` is the longest round seen, doubled per split
 /// in a row (`splits` before this one), at most `cap`.

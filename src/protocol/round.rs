@@ -4,6 +4,7 @@ use super::generation::Generation;
 use super::lease::Reason;
 use super::owner::Holder;
 use super::quorum::Quorum;
+use super::retry::SOON;
 use super::time::Mono;
 use std::fmt;
 use std::time::Duration;
@@ -367,7 +368,8 @@ impl Round {
         self.quorum.out_of_reach(misfits.clone().count()).then(|| misfits.next())?
     }
 
-    /// When a quorum will be free, by the ttls that masters told of; if too few did, when the first will be.
+    /// When a quorum will be free, by the ttls that masters told of; if too few did, when the first will be. Where a vote was
+    /// ours that may be soon: three waiters with a vote each look like holders to one another.
     fn free_after(&self) -> Option<Duration> {
         let ttl = |(a, _): &(Answer, Mono)| match a {
             Answer::Held(ttl) => *ttl,
@@ -377,7 +379,8 @@ impl Round {
         let mut ttls: Vec<Duration> = self.answers.iter().flatten().filter_map(ttl).collect();
         ttls.sort_unstable();
         let told = ttls.iter().find(|ttl| !ttl.is_zero());
-        ttls.get(self.quorum.votes() - 1).or(told).copied()
+        let after = ttls.get(self.quorum.votes() - 1).or(told).copied();
+        if self.yes() > 0 { Some(after.map_or(SOON, |after| after.min(SOON))) } else { after }
     }
 
     /// If the masters in quarantine alone prevent a quorum, whatever the others say: when enough of them vote again.

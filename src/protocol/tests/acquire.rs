@@ -1,5 +1,5 @@
 use super::super::acquire::{Acquire, End, Plan, Step, Wait};
-use super::super::retry::Backoff;
+use super::super::retry::{Backoff, SOON};
 use super::super::round::Judgement;
 use super::super::time::Mono;
 use super::{Seeded, at, ms};
@@ -88,7 +88,10 @@ impl Call {
         match step {
             Step::Round { full } => {
                 assert!(full && !self.full, "asked again without a pause, and not by the full script");
-                assert!(matches!(judgement, Judgement::Held(None) | Judgement::Unclear));
+                assert!(
+                    matches!(judgement, Judgement::Held(hint) if hint.is_none_or(|h| h <= SOON))
+                        || *judgement == Judgement::Unclear
+                );
                 self.rounds += 1;
                 self.rounds_since_sleep += 1;
                 self.full = true;
@@ -363,6 +366,21 @@ fn a_refusal_by_plain_commands_is_asked_about_again_only_by_those_who_go_on_wait
     // One that told the ttl has said all.
     let told = Acquire::new(plan(FOREVER)).after_round(&Judgement::Held(Some(ms(9))), false, TOOK, at(3), 0, None);
     assert!(matches!(told, Step::Sleep(_)), "{told:?}");
+}
+
+#[test]
+fn what_may_be_free_soon_is_asked_for_soon_but_less_and_less_so() {
+    let mut machine = Acquire::new(plan(FOREVER));
+    let mut pause = |judgement| match machine.after_round(&judgement, true, TOOK, at(0), u64::MAX, None) {
+        Step::Sleep(until) => until.since(at(0)),
+        step => panic!("{step:?}"),
+    };
+    let soon = || Judgement::Held(Some(SOON));
+    let grown: Vec<Duration> = (0..4).map(|_| pause(soon())).collect();
+    assert!(grown[0] > SOON && grown[0] <= SOON + ms(10), "{grown:?}");
+    assert!(grown.windows(2).all(|w| w[1] >= w[0] + SOON), "{grown:?}");
+    pause(Judgement::Held(Some(ms(60_000))));
+    assert_eq!(pause(soon()), grown[0], "from the beginning, after others were seen to hold it");
 }
 
 #[test]

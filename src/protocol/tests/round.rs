@@ -1,4 +1,5 @@
 use super::super::Quorum;
+use super::super::retry::SOON;
 use super::super::round::{Answer, Cause, Judgement, Round, Rule};
 use super::{at, ms, quorums};
 use std::time::Duration;
@@ -273,7 +274,7 @@ fn a_split_is_told_where_the_others_votes_are_all_that_is_missing() {
     assert_eq!(judge3([HELD, FAILED, conflict()]), Judgement::NoQuorum);
     let four = Quorum::new(4, 0).unwrap();
     assert_eq!(judged(four, &[YES, YES, HELD, None]), Judgement::Split);
-    assert_eq!(judged(four, &[YES, YES, HELD, HELD]), Judgement::Held(None));
+    assert_eq!(judged(four, &[YES, YES, HELD, HELD]), Judgement::Held(Some(SOON)));
 }
 
 #[test]
