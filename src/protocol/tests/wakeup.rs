@@ -116,8 +116,8 @@ fn whoever_waited_longest_goes_first() {
         wakeup.due().since(at(waited))
     };
     let delays: Vec<Duration> = [0, 20, 40, 60, 80, 1_000].into_iter().map(order).collect();
-    assert!(delays.windows(2).all(|w| w[0] >= w[1]), "{delays:?}");
-    assert!(delays[0] >= ms(1) && delays[5] < Duration::from_micros(80), "{delays:?}");
+    // 150 us for each of the eight, less as the wait comes near eight turns of 10 ms.
+    assert_eq!(delays, [1_200, 900, 600, 300, 0, 0].map(Duration::from_micros));
 }
 
 #[test]
