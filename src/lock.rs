@@ -28,9 +28,10 @@ use std::time::{Duration, Instant};
 /// # Fairness
 ///
 /// Threads of one client get the lock in the order in which they asked; one of them contends, the others stand in line.
-/// Between clients there is no order, but turns: a release wakes those who wait elsewhere, who has waited longest tries
-/// first, and a client that released while others waited steps back for about a millisecond. Calls with
-/// [`Options::tries`] stand in no line and are not woken: they make their tries at their own pauses.
+/// Between clients there are turns of about 7 ms: a client may take the lock again within its turn, then a release wakes
+/// who has waited longest, and the client steps back for about a millisecond. The order is nearly that in which the clients
+/// came; it is not promised, because messages are hints and whoever asks for the first time may find the lock free. Calls
+/// with [`Options::tries`] stand in no line and are not woken: they make their tries at their own pauses.
 ///
 /// # Cost
 ///
