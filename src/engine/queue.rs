@@ -67,8 +67,6 @@ struct Line {
     others: Option<Mono>,
     /// When the lock was last released here.
     released: Mono,
-    /// The last release was made with a step back.
-    stepped: bool,
     /// How long the masters took to grant the last lease.
     round_trip: Duration,
     /// Since when this process has taken the lock again and again, and they were not let in.
@@ -205,7 +203,7 @@ impl Queues {
             if let Some(released) = told {
                 let trip = line.round_trip;
                 line.yield_until = line.yield_until.max(released.plus(trip).plus(courtesy(trip)));
-                (line.stepped, line.since) = (false, None);
+                line.since = None;
             }
         }
     }
@@ -303,8 +301,7 @@ impl Place {
             let (Some(said), Some(since)) = (line.others, line.since) else { return };
             let unheard = !heard || !line.waiters.is_empty();
             let steps = steps_back(now.since(since), now.since(said)) && !planted::on("never_steps_back");
-            line.stepped = unheard && steps;
-            if line.stepped {
+            if unheard && steps {
                 line.yield_until = line.yield_until.max(now.plus(courtesy(line.round_trip)));
             }
         });
