@@ -5,7 +5,6 @@
 use super::clock::Time;
 use super::plan::MS;
 use super::world::{Event, World};
-use redleash::protocol::State;
 
 /// What an ambush does when its moment has come.
 #[derive(Clone, Copy, Debug)]
@@ -61,9 +60,7 @@ impl World<'_> {
     }
 
     fn lives(&self, hold: usize) -> bool {
-        let held = &self.holds[hold];
-        let state = held.lease.state(self.mono(held.client));
-        !held.over && self.clients[held.client].alive && matches!(state, State::Held | State::Jeopardy)
+        self.is_live(hold) && self.clients[self.holds[hold].client].alive
     }
 
     /// Whether a client's question to a master would be counted if it came at once: it arrives, and there is no quarantine.

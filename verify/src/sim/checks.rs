@@ -108,7 +108,7 @@ impl World<'_> {
         }
     }
 
-    fn is_live(&self, hold: usize) -> bool {
+    pub(crate) fn is_live(&self, hold: usize) -> bool {
         let held = &self.holds[hold];
         !held.over && matches!(held.lease.state(self.mono(held.client)), State::Held | State::Jeopardy)
     }

@@ -230,27 +230,27 @@ impl Plan {
     fn storm(&mut self, rng: &mut Rng) {
         self.slow = rng.pick(&[5, 20, 50]);
         self.late = rng.pick(&[0, 20, 60]);
+        self.crowd(rng);
+        self.fenced = rng.pick(&[(50, 100), (50, 100), (0, 100), (0, 0)]);
+        self.storm = true;
+    }
+
+    /// Few clients want one lock again and again, and a quarantine is as short as it may be.
+    fn crowd(&mut self, rng: &mut Rng) {
         self.max_lease = self.ttl;
         self.lock_delay = Duration::ZERO;
         self.clients = rng.between(2, 3) as usize;
         self.names = 1;
         self.attempts = 60;
         self.backoff = Backoff { min: Duration::from_millis(1), max: Duration::from_millis(10), cap: self.ttl / 4 };
-        self.fenced = rng.pick(&[(50, 100), (50, 100), (0, 100), (0, 0)]);
-        self.storm = true;
     }
 
     /// Few faults by chance and some by an adversary. All else is quick, so that much comes of what he does.
     fn ambush(&mut self, rng: &mut Rng) {
         (self.slow, self.late) = (0, 0);
         self.latency = rng.pick(&[(20_000, 80_000), (100_000, MS), (MS, 3 * MS)]);
-        self.max_lease = self.ttl;
-        self.lock_delay = Duration::ZERO;
-        self.clients = rng.between(2, 3) as usize;
-        self.names = 1;
-        self.attempts = 60;
+        self.crowd(rng);
         self.connection_limit = Duration::from_millis(60);
-        self.backoff = Backoff { min: Duration::from_millis(1), max: Duration::from_millis(10), cap: self.ttl / 4 };
         self.fenced = rng.pick(&[(60, 100), (60, 100), (0, 100)]);
         self.ambushes = true;
     }
