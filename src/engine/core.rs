@@ -76,8 +76,7 @@ impl Hooks for LaneHooks {
     fn others_wait(&self, op: &Arc<Op>, told: bool) {
         let Some(engine) = self.0.upgrade() else { return };
         let (now, keys) = (clock::now(), &op.command.keys);
-        engine.queues.others_wait(&keys.name, now, told.then(|| op.made.unwrap_or(now)));
-        if !told && engine.queues.tell_later(&keys.name) {
+        if engine.queues.others_wait(&keys.name, now, told.then(|| op.made.unwrap_or(now))) {
             let waiter =
                 if let Operation::Release { tell: Some(tell), .. } = op.command.operation { tell.waiter } else { 0 };
             engine.timer.enter(now.plus(LATE), Event::Tell(keys.clone(), waiter));

@@ -412,7 +412,8 @@ impl Held {
     pub(crate) fn occupy(&self, place: Place) {
         // From the begin of its round on.
         let granted = self.gate.lock().lease.granted();
-        place.holds(clock::now().since(granted));
+        let now = clock::now();
+        place.holds(now, now.since(granted));
         *self.place.lock() = Some(place);
     }
 
@@ -441,7 +442,7 @@ impl Held {
     /// renewal has queued.
     fn end(&self, awaited: bool) -> (State, Option<Arc<Op>>) {
         let now = clock::now();
-        let tell = self.place.lock().as_ref().map_or(Tell { waiter: 0, at_once: true }, |place| place.tell(now));
+        let tell = self.place.lock().as_ref().map_or(Tell::AT_ONCE, |place| place.tell(now));
         let mut gate = self.gate.lock();
         let again = gate.lease.is_released();
         let before = gate.release(now);

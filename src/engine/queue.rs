@@ -194,24 +194,20 @@ impl Queues {
     }
 
     /// A master says at `now` that others wait elsewhere for a lock that this process has released. If they were told, the
-    /// lock is left alone for a moment after they were: `told` is when it was released, and the answer may be read late.
-    pub(crate) fn others_wait(&self, name: &Arc<str>, now: Mono, told: Option<Mono>) {
+    /// lock is left alone for a moment after they were: `told` is when it was released, and the answer may be read late. If
+    /// not, it is noted that they are to be told; true if nobody has noted it before.
+    pub(crate) fn others_wait(&self, name: &Arc<str>, now: Mono, told: Option<Mono>) -> bool {
         let mut shard = self.shard(name).lock();
-        if !shard.closed {
-            let line = shard.lines.entry(name.clone()).or_default();
-            line.others = Some(now);
-            if let Some(released) = told {
-                let trip = line.round_trip;
-                line.yield_until = line.yield_until.max(released.plus(trip).plus(courtesy(trip)));
-                line.since = None;
-            }
+        if shard.closed {
+            return false;
         }
-    }
-
-    /// Notes that somebody elsewhere is to be told; true if nobody has noted it before.
-    pub(crate) fn tell_later(&self, name: &Arc<str>) -> bool {
-        let mut shard = self.shard(name).lock();
-        !shard.closed && !std::mem::replace(&mut shard.lines.entry(name.clone()).or_default().tell_due, true)
+        let line = shard.lines.entry(name.clone()).or_default();
+        line.others = Some(now);
+        let Some(released) = told else { return !std::mem::replace(&mut line.tell_due, true) };
+        let trip = line.round_trip;
+        line.yield_until = line.yield_until.max(released.plus(trip).plus(courtesy(trip)));
+        line.since = None;
+        false
     }
 
     /// When somebody elsewhere is to be told: [`LATE`] after the release, if nobody here has wanted the lock since. The
@@ -276,12 +272,11 @@ impl Place {
             let at_once = line.since.is_none_or(|since| is_turn_over(now.since(since)));
             Tell { waiter: line.number, at_once }
         };
-        self.with_line(tell).unwrap_or(Tell { waiter: 0, at_once: true })
+        self.with_line(tell).unwrap_or(Tell::AT_ONCE)
     }
 
-    /// The lock is held, after a round of this length: who does not wait need not ask.
-    pub(crate) fn holds(&self, round_trip: Duration) {
-        let now = clock::now();
+    /// The lock is held from `now` on, after a round of this length: who does not wait need not ask.
+    pub(crate) fn holds(&self, now: Mono, round_trip: Duration) {
         self.with_line(|line| {
             (line.held, line.outage, line.round_trip) = (true, false, round_trip);
             line.since.get_or_insert(now);

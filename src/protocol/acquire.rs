@@ -152,8 +152,8 @@ impl Acquire {
         self.slowest = self.slowest.max(took);
         // A refusal by plain commands tells neither ttl nor type: ask once more by the full script before waiting.
         let over = matches!(self.plan.wait, Wait::Until(limit) if now >= limit);
-        let told = |hint: &Option<Duration>| hint.is_some_and(|after| after > SOON);
-        let blind = matches!(judgement, Judgement::Held(hint) if !told(hint)) && self.plan.wait != Wait::Once;
+        let untold = matches!(judgement, Judgement::Held(hint) if hint.is_none_or(|after| after <= SOON));
+        let blind = untold && self.plan.wait != Wait::Once;
         if !full && !over && (blind || *judgement == Judgement::Unclear) {
             self.refused |= blind;
             return Step::Round { full: true };

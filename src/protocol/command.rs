@@ -53,6 +53,11 @@ pub struct Tell {
     pub at_once: bool,
 }
 
+impl Tell {
+    /// Of a lock for which this process stood in no line.
+    pub const AT_ONCE: Tell = Tell { waiter: 0, at_once: true };
+}
+
 /// The operations.
 #[derive(Clone, Debug)]
 pub enum Operation {

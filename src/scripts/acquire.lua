@@ -10,11 +10,11 @@ local cur, bad = holder()
 if bad then return bad end
 if cur == ARGV[1] then return {0, -9} end
 local word = ARGV[9] ~= '0' and redis.pcall('GET', KEYS[5])
+local now = ARGV[9] ~= '0' and now_us()
 local n, since, t1, w1, t2, w2
 if type(word) == 'string' then n, since, t1, w1, t2, w2 = string.match(word, '^(%d+):(%d+):(%d+):(%d+):(%d+):(%d+)$') end
-if cur or (n and now_us() - since < tonumber(ARGV[11])) then
+if cur or (n and now - since < tonumber(ARGV[11])) then
   if ARGV[9] ~= '0' then
-    local now = now_us()
     local t, w = string.format('%.0f', math.max(now - ARGV[10], 1)), ARGV[12]
     if not n then n, since, t1, w1, t2, w2 = '0', string.format('%.0f', now), '0', '0', '0', '0' end
     -- the two that have waited longest, each once
@@ -24,7 +24,7 @@ if cur or (n and now_us() - since < tonumber(ARGV[11])) then
     redis.pcall('SET', KEYS[5], string.format('%.0f:%s:%s:%s:%s:%s', n + 1, since, t1, w1, t2, w2), 'PX', ARGV[9])
   end
   -- a moment, after which whoever was told has come or will not
-  return {0, cur and redis.call('PTTL', KEYS[1]) or 7}
+  return {0, cur and redis.call('PTTL', KEYS[1]) or math.ceil(ARGV[11] / 1000)}
 end
 local c = ''
 if ARGV[8] ~= '' then
