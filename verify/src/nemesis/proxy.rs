@@ -182,44 +182,45 @@ impl Pump {
     /// Waits for something to do and does it; `false` when it is over.
     fn turn(&mut self) -> bool {
         let now = Instant::now();
-        let link = {
-            let mut orders = lock(&self.orders);
-            if orders.stop {
-                return false;
-            }
-            if std::mem::take(&mut orders.cut) || orders.link.refused {
-                orders.done.cut += self.lines.len() as u64;
-                self.lines.drain(..).for_each(Line::reset);
-            }
-            orders.link
-        };
+        let mut orders = lock(&self.orders);
+        if orders.stop {
+            return false;
+        }
+        let link = orders.link;
+        if std::mem::take(&mut orders.cut) || link.refused {
+            orders.done.cut += self.lines.len() as u64;
+            self.lines.drain(..).for_each(Line::reset);
+        }
+        self.lines.retain_mut(|line| line.write(link, now));
+        drop(orders);
         if link.refused {
             self.listener = None;
         } else if self.listener.is_none() {
             self.listener = listen(self.port).ok();
         }
-        let mut done = Done::default();
-        self.lines.retain_mut(|line| line.write(link, now));
         self.wait(link, now);
         while (&self.woken).read(&mut [0; 64]).is_ok_and(|n| n > 0) {}
-        // What a fault decided meanwhile counts for what is read now.
-        let link = lock(&self.orders).link;
+        let accepted = self.accept();
+        // Under the lock: what is sent after `set` has returned meets the new network.
+        let mut orders = lock(&self.orders);
+        let (link, done) = (orders.link, &mut orders.done);
+        done.accepted += accepted;
         if !link.refused {
-            self.accept(&mut done);
             let now = Instant::now();
             for line in &mut self.lines {
-                line.up.read(&line.client, link.requests, now, &mut done);
-                line.down.read(&line.server, link.replies, now, &mut done);
+                line.up.read(&line.client, link.requests, now, done);
+                line.down.read(&line.server, link.replies, now, done);
             }
         }
-        lock(&self.orders).done.add(done);
         true
     }
 
-    fn accept(&mut self, done: &mut Done) {
-        let Some(listener) = &self.listener else { return };
+    /// Takes all who have come; how many they are.
+    fn accept(&mut self) -> u64 {
+        let mut accepted = 0;
+        let Some(listener) = &self.listener else { return accepted };
         while let Ok((client, _)) = listener.accept() {
-            done.accepted += 1;
+            accepted += 1;
             let to = SocketAddr::from((Ipv4Addr::LOCALHOST, self.to));
             // A master that is down: the client's connection ends.
             let Ok(server) = TcpStream::connect_timeout(&to, CONNECT_LIMIT) else { continue };
@@ -229,6 +230,7 @@ impl Pump {
             }
             self.lines.push(Line { client, server, up: Pipe::default(), down: Pipe::default() });
         }
+        accepted
     }
 
     fn wait(&self, link: Link, now: Instant) {
@@ -373,15 +375,5 @@ impl Pipe {
             let _ = into.shutdown(Shutdown::Write);
             self.finished = true;
         }
-    }
-}
-
-impl Done {
-    fn add(&mut self, other: Done) {
-        self.accepted += other.accepted;
-        self.cut += other.cut;
-        self.swallowed += other.swallowed;
-        self.held += other.held;
-        self.late += other.late;
     }
 }
