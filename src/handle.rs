@@ -25,12 +25,13 @@ const VERSION: &str = "redleash1";
 
 impl Handle {
     pub(crate) fn of(held: Arc<Held>) -> Result<Handle, Error> {
-        if let Err(e) = held.check() {
-            leave(held);
-            return Err(e);
-        }
-        let (until, fence) = (held.until(), held.known_fence());
-        held.hand_out()?;
+        let (until, fence) = match held.hand_out() {
+            Ok(given) => given,
+            Err(e) => {
+                leave(held);
+                return Err(e);
+            }
+        };
         Ok(Handle { name: held.keys.name.to_string(), owner: held.owner.clone(), until, fence, boot: sys::boot_id() })
     }
 

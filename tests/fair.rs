@@ -9,6 +9,7 @@ mod support;
 
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use support::child::{Child, hear, say, task};
@@ -114,6 +115,65 @@ fn neither_of_two_processes_gets_less_than_a_third() {
 #[ignore = "the entry of a child process"]
 fn contender_child() {
     contender("contender_child", false);
+}
+
+/// Counts the attempts that the library logs as failed, though a master or two gave their votes.
+struct Splits(AtomicUsize);
+
+static SPLITS: Splits = Splits(AtomicUsize::new(0));
+
+impl log::Log for Splits {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+    fn log(&self, record: &log::Record<'_>) {
+        let line = record.args().to_string();
+        let votes = line.split_once(" votes in ").and_then(|(before, _)| before.rsplit(' ').next()?.parse().ok());
+        if votes.is_some_and(|votes: usize| votes > 0) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    fn flush(&self) {}
+}
+
+/// Eight processes try a free lock at the same moment, again and again: nobody has the votes, for a moment, but never for
+/// long. (Clients that try again after the same pause can go on like that for ever: redlock for Node got no lock in 6 s.)
+#[test]
+fn eight_processes_that_split_the_vote_get_the_lock_all_the_same() {
+    let Some(masters) = masters(3) else { return };
+    let _alone = alone();
+    drop(settled(&masters));
+    let mut children: Vec<_> = (0..8).map(|_| Child::start("rushing_child", &masters.urls(), "")).collect();
+    children.iter().for_each(|child| drop(child.expect("ready")));
+    let (rounds, mut splits) = (50, 0);
+    for _ in 0..rounds {
+        children.iter_mut().for_each(|child| child.tell("go"));
+        splits += children.iter().map(|child| child.expect("split").parse::<usize>().unwrap()).sum::<usize>();
+    }
+    eprintln!("{splits} split votes for {} locks", rounds * children.len());
+    assert!(splits > 0, "no vote was split, so nothing was tested");
+    assert!(splits < rounds * children.len() * 4, "{splits} split votes");
+    for child in &mut children {
+        child.tell("end");
+        assert!(child.end(SOON).success());
+    }
+    no_keys_left(&masters);
+}
+
+#[test]
+#[ignore = "the entry of a child process"]
+fn rushing_child() {
+    let Some(task) = task("rushing_child") else { return };
+    log::set_logger(&SPLITS).unwrap();
+    log::set_max_level(log::LevelFilter::Trace);
+    let client = builder(task.nodes).build().unwrap();
+    drop(client.lock("warm up").acquire().unwrap());
+    say("ready");
+    while hear() == "go" {
+        SPLITS.0.store(0, Ordering::SeqCst);
+        drop(client.lock("rush").acquire().unwrap());
+        say(&format!("split {}", SPLITS.0.load(Ordering::SeqCst)));
+    }
 }
 
 #[test]

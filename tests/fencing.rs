@@ -8,7 +8,9 @@
 mod support;
 
 use redleash::{Error, Lease, Options, Release};
-use support::{builder, client, eventually, fence_key, masters, no_keys_left, secs, settle, settled};
+use std::time::{SystemTime, UNIX_EPOCH};
+use support::proxy::{Fault, Proxy};
+use support::{builder, client, eventually, fence_key, lock_keys, masters, no_keys_left, secs, settle, settled};
 
 #[test]
 fn they_rise_over_three_hundred_grants() {
@@ -107,6 +109,26 @@ fn without_a_quorum_there_is_no_token_but_still_a_lock() {
     masters[0].resume().unwrap();
     masters[1].resume().unwrap();
     eventually("ask again", || guard.fencing_token().is_ok());
+}
+
+/// Whoever asks for a token with the lock has both or neither.
+#[test]
+fn a_fenced_lock_whose_token_no_quorum_takes_is_given_back() {
+    let Some(masters) = masters(3) else { return };
+    drop(settled(&masters));
+    let proxies = [1, 2].map(|i| Proxy::start(masters[i].port(), Fault::CutAt(b"-- write_back:")));
+    let nodes = [masters[0].url(), proxies[0].url(), proxies[1].url()];
+    let client = builder(nodes).build().unwrap();
+    // One counter is ahead, so the token has to be written back to others.
+    let ahead = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + secs(10);
+    assert!(masters[0].command(&["SET", &fence_key("x"), &ahead.as_micros().to_string()]).unwrap().is_ok());
+    let lock = client.lock("x").fenced(true);
+    // Unless the two that agree were the first to vote.
+    eventually("no quorum takes it", || matches!(lock.try_acquire(), Err(Error::NoQuorum(_))));
+    assert!(proxies.iter().map(Proxy::misbehaved).sum::<u64>() > 0, "no token was written back");
+    eventually("the lock is given back", || masters.iter().all(|m| lock_keys(m) == 0));
+    proxies.iter().for_each(Proxy::mend);
+    lock.acquire().unwrap().fencing_token().unwrap();
 }
 
 #[test]

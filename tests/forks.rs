@@ -154,6 +154,27 @@ fn the_client_refuses_to_work_in_the_child_and_a_new_one_works() {
     no_keys_left(&masters);
 }
 
+/// The stacks of the parent's threads are used again in the child, with whatever tables still point to them.
+#[test]
+fn many_children_build_clients_of_their_own() {
+    let Some(masters) = masters(3) else { return };
+    let _alone = alone();
+    let client = settled(&masters);
+    let guard = client.lock("x").acquire().unwrap();
+    for child in 0..30 {
+        let answer = in_fork(|| {
+            let clients: Vec<_> = (0..3).filter_map(|_| builder(masters.urls()).build().ok()).collect();
+            let held = |client: &redleash::Client| matches!(client.lock("x").try_acquire(), Ok(None));
+            match clients.iter().filter(|client| held(client)).count() {
+                3 => 0,
+                n => 10 + n as u8,
+            }
+        });
+        assert_eq!(answer, 0, "child {child}: 10 and more is the number of clients that could ask");
+    }
+    guard.check().unwrap();
+}
+
 #[test]
 fn the_parent_renews_while_and_after_the_child_lives() {
     let Some(masters) = masters(3) else { return };

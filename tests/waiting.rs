@@ -20,8 +20,10 @@ fn waiters_key(name: &str) -> String {
     format!("rl:W:{{{name}}}")
 }
 
-fn channel(name: &str) -> String {
-    format!("rl:C:{{{name}}}")
+/// The channels on which waiters of a lock listen at a master, one for each client.
+fn channels(master: &Server, name: &str) -> Vec<String> {
+    let channels = master.command(&["PUBSUB", "CHANNELS", &format!("rl:C:{{{name}}}:*")]);
+    channels.map_or(Vec::new(), |reply| reply.items().iter().map(|channel| channel.text().unwrap()).collect())
 }
 
 /// How often a master was asked for something, by its own statistics.
@@ -31,8 +33,14 @@ fn calls(master: &Server, command: &str) -> u64 {
     line.map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
 }
 
-fn subscribers(master: &Server, name: &str) -> i64 {
-    master.command(&["PUBSUB", "NUMSUB", &channel(name)]).map_or(0, |reply| reply.items()[1].int().unwrap())
+/// The line of those who wait at a master: since when each does, its number, and until when.
+fn line(master: &Server, name: &str) -> Vec<[u64; 3]> {
+    let text = master.command(&["GET", &waiters_key(name)]).ok().and_then(|line| line.text()).unwrap_or_default();
+    let entry = |entry: &str| {
+        let numbers: Vec<u64> = entry.split(':').map(|n| n.parse().unwrap()).collect();
+        numbers.try_into().unwrap()
+    };
+    text.split(',').skip(1).map(entry).collect()
 }
 
 /// Polls so rarely that only a message can have woken it.
@@ -53,10 +61,9 @@ fn waiter(client: &Client, name: &str, options: Options) -> thread::JoinHandle<R
 }
 
 fn all_wait_for(cluster: &Cluster, name: &str, masters: usize) {
-    let heard = || cluster.iter().filter(|m| subscribers(m, name) > 0).count() >= masters;
+    let heard = || cluster.iter().filter(|m| !channels(m, name).is_empty()).count() >= masters;
     eventually("the waiter is subscribed", heard);
-    let word = |m: &Server| m.command(&["GET", &waiters_key(name)]).is_ok_and(|word| !word.is_nil());
-    eventually("the waiter has left word", || cluster.iter().filter(|m| word(m)).count() >= masters);
+    eventually("the waiter is in line", || cluster.iter().filter(|m| !line(m, name).is_empty()).count() >= masters);
 }
 
 #[test]
@@ -86,16 +93,10 @@ fn a_waiter_that_has_just_come_is_told_soon_though_the_releaser_might_have_come_
     }
 }
 
-/// How many have left word at each master since somebody was told.
-fn words(cluster: &Cluster, name: &str) -> Vec<u64> {
-    let word = |m: &Server| m.command(&["GET", &waiters_key(name)]).ok()?.text()?.split(':').next()?.parse().ok();
-    cluster.iter().map(|m| word(m).unwrap_or(0)).collect()
-}
-
-/// So many have left word at a quorum of masters: at the others an attempt may just have found the lock free.
+/// So many are in line at a quorum of masters: at the others an attempt may just have found the lock free.
 fn so_many_wait(cluster: &Cluster, name: &str, count: usize) {
-    let known = || words(cluster, name).iter().filter(|n| **n as usize >= count).count() >= 2;
-    eventually("so many have left word", known);
+    let known = || cluster.iter().filter(|m| line(m, name).len() >= count).count() >= 2;
+    eventually("so many are in line", known);
 }
 
 #[test]
@@ -119,6 +120,32 @@ fn several_clients_take_turns() {
     let least = holds.iter().map(|h| h.load(Ordering::SeqCst)).min().unwrap();
     assert!(least >= 2_000 / 5 / 3, "less than a third of its share: {holds:?}");
     no_keys_left(&cluster);
+}
+
+/// A process that dropped its guard and took the lock again had sent its next attempt before anybody it told could come.
+#[test]
+fn who_drops_its_guard_and_comes_again_at_once_lets_others_in() {
+    let Some(cluster) = masters(3) else { return };
+    drop(settled(&cluster));
+    for hold in [Duration::ZERO, ms(2), ms(4), ms(8)] {
+        let clients: Vec<Client> = (0..2).map(|_| client(&cluster)).collect();
+        let [one, other] = [AtomicUsize::new(0), AtomicUsize::new(0)];
+        let rounds = if hold.is_zero() { 1_000 } else { 150 };
+        thread::scope(|scope| {
+            for (client, mine) in clients.iter().zip([&one, &other]) {
+                scope.spawn(|| {
+                    while one.load(Ordering::SeqCst) + other.load(Ordering::SeqCst) < rounds {
+                        let guard = client.lock("drops").acquire().unwrap();
+                        mine.fetch_add(1, Ordering::SeqCst);
+                        support::let_pass(hold);
+                        drop(guard);
+                    }
+                });
+            }
+        });
+        let least = one.load(Ordering::SeqCst).min(other.load(Ordering::SeqCst));
+        assert!(least * 5 >= rounds, "{least} of {rounds} holds of {hold:?}");
+    }
 }
 
 #[test]
@@ -152,6 +179,55 @@ fn who_ends_at_once_after_its_release_has_told() {
         drop(short);
         eventually("the waiter has had it", || waiting.is_finished());
         assert!(waiting.join().unwrap().unwrap() < secs(45), "the poll, not the message, woke it");
+    }
+}
+
+#[test]
+fn a_waiter_keeps_its_place_for_as_long_as_it_may_pause_and_no_longer_than_it_waits() {
+    let Some(cluster) = masters(3) else { return };
+    let (holder, other) = (settled(&cluster), client(&cluster));
+    let guard = holder.lock("place").acquire().unwrap();
+    let place = |master: &Server| line(master, "place").first().map(|[since, _, until]| until - since);
+    let custom = Options::new().retry(Retry::Custom(Arc::new(|_| secs(50))));
+    for options in [lazy(), custom] {
+        let (client, waiting) = (client(&cluster), Arc::new(AtomicBool::new(true)));
+        let (lock, on) = (client.lock("place").options(options), waiting.clone());
+        let waiter = thread::spawn(move || lock.acquire_while(None, || on.load(Ordering::SeqCst)));
+        eventually("it has its place", || cluster.iter().all(|m| place(m).is_some_and(|us| us > 50_000_000)));
+        waiting.store(false, Ordering::SeqCst);
+        assert!(waiter.join().unwrap().unwrap().is_none());
+        for master in &cluster[..] {
+            master.command(&["DEL", &waiters_key("place")]).unwrap();
+        }
+    }
+    let short = other.lock("place");
+    let waiter = thread::spawn(move || short.try_acquire_for(secs(1)));
+    eventually("it has its place", || cluster.iter().all(|m| place(m).is_some_and(|us| us <= 1_000_000)));
+    assert!(waiter.join().unwrap().unwrap().is_none());
+    guard.check().unwrap();
+}
+
+#[test]
+fn a_waiter_that_died_in_line_holds_nobody_up_for_long() {
+    let Some(cluster) = masters(3) else { return };
+    let (holder, other) = (settled(&cluster), client(&cluster));
+    for (dead, options) in [(1, lazy()), (5, Options::new())] {
+        let guard = holder.lock("dead").acquire().unwrap();
+        let waiting = waiter(&other, "dead", options);
+        all_wait_for(&cluster, "dead", 3);
+        for master in &cluster[..] {
+            // They came first, and nobody answers to their numbers.
+            let places: String = (1..=dead).map(|n| format!(",{n}:{n}:9000000000000000")).collect();
+            let text = master.command(&["GET", &waiters_key("dead")]).unwrap().text().unwrap();
+            let (turn, rest) = text.split_once(',').unwrap();
+            master.command(&["SET", &waiters_key("dead"), &format!("{turn}{places},{rest}"), "PX", "60000"]).unwrap();
+        }
+        assert_eq!(guard.release(), Release::Released);
+        eventually("the waiter has had it", || waiting.is_finished());
+        assert!(waiting.join().unwrap().unwrap() < secs(45), "it stands behind the dead: a rare poll woke it");
+        for master in &cluster[..] {
+            master.command(&["DEL", &waiters_key("dead")]).unwrap();
+        }
     }
 }
 
@@ -190,7 +266,7 @@ fn wake_ups_survive_a_master_that_was_killed_and_came_back() {
     all_wait_for(&cluster, "wake", 3);
     for master in &cluster[..2] {
         master.restart_empty().unwrap();
-        eventually("the waiter is subscribed again", || subscribers(master, "wake") > 0);
+        eventually("the waiter is subscribed again", || !channels(master, "wake").is_empty());
         eventually("the key is back after the quarantine", || value(master, "wake").is_some());
     }
     // Two masters have forgotten that somebody waits; the third alone knows, and one message is enough.
@@ -237,16 +313,18 @@ fn a_flood_of_forged_messages_causes_few_attempts() {
     let waiting = waiter(&other, "flood", lazy());
     all_wait_for(&cluster, "flood", 3);
     let before: Vec<u64> = cluster.iter().map(|m| calls(m, "eval") + calls(m, "evalsha")).collect();
-    for n in 0..2_000 {
+    let [_, number, _] = line(&cluster[0], "flood")[0];
+    let forged = ["1", "not a number", "1:5", &format!("2:{number}"), &format!("1:{number}")];
+    let channel = channels(&cluster[0], "flood").pop().unwrap();
+    for n in 0..4_000 {
         for master in &cluster[..] {
-            let forged = if n % 2 == 0 { "1" } else { "not a number" };
-            master.command(&["PUBLISH", &channel("flood"), forged]).unwrap();
+            master.command(&["PUBLISH", &channel, forged[n % forged.len()]]).unwrap();
         }
     }
     for (master, before) in cluster.iter().zip(before) {
         let attempts = calls(master, "eval") + calls(master, "evalsha") - before;
         // Each attempt is undone: two scripts, and a renewal may come in between.
-        assert!(attempts <= 2 * 64 + 8, "{attempts} scripts");
+        assert!((64..=2 * 64 + 8).contains(&attempts), "{attempts} scripts");
     }
     assert!(!waiting.is_finished());
     drop(guard);
@@ -464,7 +542,7 @@ fn a_subscription_ends_some_time_after_the_last_waiter() {
     let (holder, other) = (settled(&cluster), client(&cluster));
     let guard = holder.lock("linger").acquire().unwrap();
     assert!(other.lock("linger").try_acquire_for(ms(200)).unwrap().is_none());
-    eventually("nobody is subscribed", || cluster.iter().all(|m| subscribers(m, "linger") == 0));
+    eventually("nobody is subscribed", || cluster.iter().all(|m| channels(m, "linger").is_empty()));
     drop(guard);
     eventually("no key is left", || cluster.iter().all(|m| lock_keys(m) == 0));
 }

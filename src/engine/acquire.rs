@@ -63,7 +63,7 @@ fn contend(
     keys: &Arc<Keys>,
     terms: &Arc<Terms>,
     patience: &mut Patience<'_>,
-    place: Option<Place>,
+    mut place: Option<Place>,
     steps_back: bool,
 ) -> Result<Option<Arc<Held>>, Error> {
     let begin = clock::now();
@@ -83,7 +83,7 @@ fn contend(
     loop {
         step = match step {
             Step::Round { full } => {
-                let word = waiting.word();
+                let word = waiting.word(patience);
                 let full = full || word.is_some();
                 match attempt(engine, keys, terms, &mut machine, (full, word), patience.limit())? {
                     Ok(held) => {
@@ -102,13 +102,22 @@ fn contend(
                         let custom = terms.pause.as_ref().map(|pause| pause(machine.pauses()));
                         let now = clock::now();
                         let next = machine.after_round(&failed.judgement, full, took, now, entropy::bits(), custom);
-                        log::trace!("{:?}: {:?} in {took:.1?}, then {next:?}", keys.name, failed.judgement);
+                        log::trace!(
+                            "{:?}: {:?}, {} votes in {took:.1?}, then {next:?}",
+                            keys.name,
+                            failed.judgement,
+                            failed.round.op.round.lock().yes(),
+                        );
                         last = Some(failed);
                         next
                     }
                 }
             }
             Step::Sleep(at) => {
+                // Nobody stands in line behind a call that does not wait.
+                if patience.wait == Wait::Once {
+                    place = None;
+                }
                 match waiting.pause(at, patience)? {
                     Paused::Through => {}
                     // Pauses of the caller's own are counted as they are asked for.

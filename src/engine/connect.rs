@@ -4,6 +4,7 @@ use super::core::Engine;
 use super::timer::Event;
 use crate::protocol::health::{STEADY, reconnect_pause};
 use crate::sys::clock;
+use crate::wire::Pooled;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
@@ -21,7 +22,7 @@ impl Engine {
             return;
         }
         let engine = Arc::downgrade(self);
-        if let Err(e) = self.threads.spawn("connect", move || run(&engine, i)) {
+        if let Err(e) = self.threads.spawn_deep("connect", move || run(&engine, i)) {
             master.connecting.store(false, Ordering::Release);
             log::warn!("{}: no thread to connect with, trying again: {e}", self.labels[i]);
             self.timer.enter(clock::now().plus(STEADY), Event::Connect(i));
@@ -40,10 +41,28 @@ impl Engine {
         let lane = self.lanes.iter().position(|lane| lane.links[i].conn().is_none());
         lane.map(Vacancy::Lane).or_else(|| self.listener.wants(i).then_some(Vacancy::Listener))
     }
+
+    /// Gives a connection to master `i` to who lacks it.
+    fn install(self: &Arc<Self>, i: usize, pooled: Pooled) {
+        self.masters[i].steadiness.lock().0 = clock::now();
+        match self.vacancy(i) {
+            Some(Vacancy::Lane(lane)) => {
+                self.lanes[lane].install(i, pooled);
+                if self.is_closed() {
+                    self.lanes[lane].close();
+                }
+                self.reaper.reconnected(self, i);
+            }
+            Some(Vacancy::Listener) => self.listener.install(i, pooled),
+            // Left in the pool it would die there unnoticed.
+            None => pooled.break_off(),
+        }
+    }
 }
 
 /// Connects until every lane, and the listener if it runs, has a connection to master `i`. The engine is not kept alive meanwhile.
 fn run(engine: &Weak<Engine>, i: usize) {
+    let mut failures = 0_u32;
     loop {
         let Some(alive) = engine.upgrade().filter(|e| !e.is_closed()) else { return };
         let master = &alive.masters[i];
@@ -54,38 +73,28 @@ fn run(engine: &Weak<Engine>, i: usize) {
                 return;
             }
         }
-        let Some(pool) = master.pool.lock().clone() else { return };
-        let limit = alive.settings.connect_limit;
-        let pause = reconnect_pause(master.steadiness.lock().1);
+        let connector = master.connector.clone();
+        let pause = reconnect_pause(master.steadiness.lock().1.saturating_add(failures));
         let progress = alive.progress.clone();
         drop(alive);
         if !pause.is_zero() {
             let gone = || engine.upgrade().is_none_or(|e| e.is_closed());
             progress.wait_until(clock::now().plus(pause), gone);
         }
-        let got = pool.get_timeout(limit);
-        drop(pool);
+        let made = connector.connect();
         let Some(alive) = engine.upgrade().filter(|e| !e.is_closed()) else { return };
-        match got {
-            // It lay in the pool and was closed there.
-            Ok(pooled) if pooled.has_news() => pooled.break_off(),
-            Ok(pooled) => {
-                log::debug!("{}: connected", alive.labels[i]);
-                match alive.vacancy(i) {
-                    Some(Vacancy::Lane(lane)) => {
-                        alive.masters[i].steadiness.lock().0 = clock::now();
-                        alive.lanes[lane].install(i, pooled);
-                        if alive.is_closed() {
-                            alive.lanes[lane].close();
-                        }
-                        alive.reaper.reconnected(&alive, i);
-                        alive.progress.notify();
-                    }
-                    Some(Vacancy::Listener) => alive.listener.install(i, pooled),
-                    None => {}
-                }
-            }
-            Err(_) => log::debug!("{}: not connected: {}", alive.labels[i], alive.down_reason(i)),
+        *alive.masters[i].last_error.lock() = made.as_ref().err().cloned();
+        match &made {
+            Ok(_) => log::debug!("{}: connected", alive.labels[i]),
+            Err(why) => log::debug!("{}: not connected: {why}", alive.labels[i]),
         }
+        match made.ok().and_then(|conn| alive.pools.enter(i, conn)) {
+            Some(pooled) => {
+                failures = 0;
+                alive.install(i, pooled);
+            }
+            None => failures += 1,
+        }
+        alive.progress.notify();
     }
 }

@@ -16,9 +16,9 @@ use crate::sys::sync::{Mutex, Pulse};
 use crate::sys::thread::Threads;
 use crate::sys::{self, clock};
 use crate::wire::lane::{Hooks, Lane, LaneConfig};
-use crate::wire::master::{Address, ConnectError, Manager, Registry};
+use crate::wire::master::{Address, ConnectError, Connector, Registry};
 use crate::wire::op::Op;
-use scheduled_thread_pool::ScheduledThreadPool;
+use crate::wire::pool::Pools;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,12 +27,12 @@ use std::time::Duration;
 
 /// One master, as the engine sees it.
 pub(crate) struct Master {
-    /// None once the client is closed.
-    pub(crate) pool: Mutex<Option<r2d2::Pool<Manager>>>,
+    pub(crate) connector: Arc<Connector>,
     pub(crate) connecting: AtomicBool,
     /// When a connection was last put in place, and how many in a row broke at once.
     pub(crate) steadiness: Mutex<(Mono, u32)>,
-    last_error: Arc<Mutex<Option<ConnectError>>>,
+    /// Why the last attempt to connect failed, if it did; for tallies.
+    pub(crate) last_error: Mutex<Option<ConnectError>>,
 }
 
 /// See the module.
@@ -40,6 +40,7 @@ pub(crate) struct Engine {
     pub(crate) settings: Settings,
     pub(crate) labels: Arc<Vec<String>>,
     pub(crate) masters: Vec<Master>,
+    pub(crate) pools: Arc<Pools>,
     pub(crate) lanes: Vec<Arc<Lane>>,
     pub(crate) timer: Arc<Timer>,
     pub(crate) threads: Arc<Threads>,
@@ -94,16 +95,6 @@ impl Hooks for LaneHooks {
     }
 }
 
-/// r2d2's report of a failed connection; the manager has kept the reason, and tallies show it.
-#[derive(Debug)]
-struct Quiet;
-
-impl r2d2::HandleError<ConnectError> for Quiet {
-    fn handle_error(&self, error: ConnectError) {
-        log::debug!("connecting failed: {error}");
-    }
-}
-
 impl Engine {
     /// Builds the engine and connects to all masters, waiting for them for at most one connect limit. An outage is not an
     /// error here: the first lock reports it. A node that can never serve is one.
@@ -111,9 +102,11 @@ impl Engine {
         let n = addresses.len();
         let labels: Arc<Vec<String>> = Arc::new(addresses.iter().map(|a| a.label.clone()).collect());
         let progress = Arc::new(Pulse::default());
-        let masters = pools(&settings, addresses, &labels, &progress);
+        let masters = masters(&settings, addresses, &labels);
+        let size = settings.pool_size.max(settings.lanes as u32 + 3);
+        let pools = Arc::new(Pools::new(n, size));
         let timer = Timer::new().map_err(Error::System)?;
-        let listener = Listener::new(settings.quorum.votes()).map_err(Error::System)?;
+        let listener = Listener::new(settings.quorum).map_err(Error::System)?;
         let mut failed = None;
         let engine = Arc::new_cyclic(|weak: &Weak<Engine>| {
             let lane = |index| {
@@ -131,6 +124,7 @@ impl Engine {
             Engine {
                 labels,
                 masters,
+                pools,
                 lanes: lanes.unwrap_or_else(|e| {
                     failed = Some(e);
                     Vec::new()
@@ -241,10 +235,7 @@ impl Engine {
             for lane in &self.lanes {
                 lane.close();
             }
-            for master in &self.masters {
-                let pool = master.pool.lock().take();
-                drop(pool);
-            }
+            self.pools.close();
         }
         (unreleased, self.threads.wait(limit))
     }
@@ -270,6 +261,7 @@ impl Drop for Engine {
             // Everything shared with threads that do not exist here is left alone.
             std::mem::forget(std::mem::take(&mut self.lanes));
             std::mem::forget(std::mem::take(&mut self.masters));
+            std::mem::forget(self.pools.clone());
             std::mem::forget(self.timer.clone());
             std::mem::forget(self.queues.clone());
             std::mem::forget(self.listener.clone());
@@ -285,19 +277,10 @@ impl Drop for Engine {
     }
 }
 
-fn pools(
-    settings: &Settings,
-    addresses: Vec<Address>,
-    labels: &Arc<Vec<String>>,
-    progress: &Arc<Pulse>,
-) -> Vec<Master> {
-    let n = addresses.len();
-    let threads =
-        Arc::new(ScheduledThreadPool::builder().num_threads(n).thread_name_pattern("redleash-pool-{}").build());
-    let registry = Registry::new(n);
-    let master = |(index, address)| {
-        let last_error = Arc::new(Mutex::new(None));
-        let manager = Manager {
+fn masters(settings: &Settings, addresses: Vec<Address>, labels: &Arc<Vec<String>>) -> Vec<Master> {
+    let registry = Registry::new(addresses.len());
+    let master = |(index, address)| Master {
+        connector: Arc::new(Connector {
             index,
             address,
             labels: labels.clone(),
@@ -305,25 +288,10 @@ fn pools(
             connect_limit: settings.connect_limit,
             must_match: (!settings.quarantine)
                 .then(|| (settings.namespace.generation(), settings.deployment.block().to_string())),
-            last_error: last_error.clone(),
-            progress: progress.clone(),
-        };
-        let pool = r2d2::Pool::builder()
-            .max_size(settings.pool_size.max(settings.lanes as u32 + 3))
-            .min_idle(Some(0))
-            .test_on_check_out(false)
-            .idle_timeout(None)
-            .max_lifetime(None)
-            .connection_timeout(settings.connect_limit * 2)
-            .error_handler(Box::new(Quiet))
-            .thread_pool(threads.clone())
-            .build_unchecked(manager);
-        Master {
-            pool: Mutex::new(Some(pool)),
-            connecting: AtomicBool::new(false),
-            steadiness: Mutex::default(),
-            last_error,
-        }
+        }),
+        connecting: AtomicBool::new(false),
+        steadiness: Mutex::default(),
+        last_error: Mutex::default(),
     };
     addresses.into_iter().enumerate().map(master).collect()
 }

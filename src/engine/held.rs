@@ -548,11 +548,19 @@ impl Held {
         true
     }
 
-    /// Gives the lease up on our side without releasing it on the masters: somebody else adopts it.
-    pub(crate) fn hand_out(&self) -> Result<(), Error> {
+    /// Gives the lease up on our side without releasing it on the masters: somebody else adopts it, with the fencing token if it
+    /// is known, until the moment that is answered. A lost lease stays as it is.
+    pub(crate) fn hand_out(&self) -> Result<(Mono, Option<u64>), Error> {
+        if self.engine.is_forked() {
+            return Err(Error::Lost(self.lost_by(Reason::Forked)));
+        }
         let now = clock::now();
         let mut gate = self.gate.lock();
-        let before = gate.release(now);
+        if let State::Lost(reason) = gate.lease.state(now) {
+            return Err(Error::Lost(self.lost_by(reason)));
+        }
+        let given = (gate.lease.until(), gate.handover.token());
+        gate.release(now);
         self.until.store(0, Ordering::Release);
         if let Some(key) = gate.timer.take() {
             self.engine.timer.leave(key);
@@ -561,10 +569,7 @@ impl Held {
         drop(self.place.lock().take());
         self.signal().end();
         self.engine.watchdogs.retire(self);
-        match before {
-            State::Lost(reason) => Err(Error::Lost(self.lost_by(reason))),
-            _ => Ok(()),
-        }
+        Ok(given)
     }
 
     /// Takes back a grant that is not given to anybody.

@@ -1,8 +1,8 @@
 //! One thread that hears of releases: a subscription connection per master, and who waits for which lock.
 
 use super::core::Engine;
-use crate::protocol::wakeup::Wakeup;
-use crate::protocol::{Keys, Mono};
+use crate::protocol::wakeup::{Wakeup, channel_of, client_number};
+use crate::protocol::{Keys, Mono, Quorum};
 use crate::sys::sync::Mutex;
 use crate::sys::wake::Wake;
 use crate::sys::{clock, entropy};
@@ -61,7 +61,9 @@ struct Inner {
 pub(crate) struct Listener {
     inner: Mutex<Inner>,
     wake: Wake,
-    votes: usize,
+    quorum: Quorum,
+    /// The number of this client among those that wait.
+    client: u64,
 }
 
 /// A waiting thread that is listening.
@@ -72,19 +74,16 @@ pub(crate) struct Listening {
 }
 
 impl Listener {
-    pub(crate) fn new(votes: usize) -> io::Result<Arc<Listener>> {
-        Ok(Arc::new(Listener { inner: Mutex::default(), wake: Wake::new()?, votes }))
+    pub(crate) fn new(quorum: Quorum) -> io::Result<Arc<Listener>> {
+        let client = client_number(entropy::bits());
+        Ok(Arc::new(Listener { inner: Mutex::default(), wake: Wake::new()?, quorum, client }))
     }
 
     /// Has the calling thread hear of releases of a lock: from about now on, or from when a quorum of masters is
     /// subscribed to. Until then its poll has to do.
-    pub(crate) fn listen(
-        self: &Arc<Self>,
-        engine: &Arc<Engine>,
-        keys: &Keys,
-        wakeup: Wakeup,
-        limit: Mono,
-    ) -> Listening {
+    pub(crate) fn listen(self: &Arc<Self>, engine: &Arc<Engine>, keys: &Keys, limit: Mono) -> Listening {
+        let wakeup = Wakeup::new(self.quorum, clock::now(), self.client, entropy::bits());
+        let channel = channel_of(&keys.channel, self.client);
         let ear = Arc::new(Ear {
             thread: std::thread::current(),
             wakeup: Mutex::new(wakeup),
@@ -97,15 +96,15 @@ impl Listener {
                 (inner.started, begin) = (true, true);
             }
             let Inner { topics, wanted, .. } = &mut *inner;
-            let topic = topics.entry(keys.channel.clone()).or_insert_with(|| {
-                wanted.push(keys.channel.clone());
+            let topic = topics.entry(channel.clone()).or_insert_with(|| {
+                wanted.push(channel.clone());
                 stir = true;
                 Topic::default()
             });
             ear.settled.store(self.is_settled(topic), Ordering::Release);
             topic.ears.push(ear.clone());
         }
-        let listening = Listening { listener: self.clone(), channel: keys.channel.clone(), ear };
+        let listening = Listening { listener: self.clone(), channel, ear };
         if begin {
             self.begin(engine);
         } else if stir {
@@ -123,7 +122,7 @@ impl Listener {
     }
 
     fn is_settled(&self, topic: &Topic) -> bool {
-        topic.confirmed.count_ones() as usize >= self.votes
+        self.quorum.reached(topic.confirmed.count_ones() as usize)
     }
 
     fn begin(self: &Arc<Self>, engine: &Arc<Engine>) {
@@ -147,6 +146,9 @@ impl Listener {
     /// Takes a connection to master `i`.
     pub(crate) fn install(&self, i: usize, pooled: Pooled) {
         let mut inner = self.inner.lock();
+        if inner.stopped {
+            return;
+        }
         inner.connected |= 1 << i;
         inner.fresh.push((i, pooled));
         drop(inner);
@@ -168,7 +170,10 @@ impl Listener {
         let mut inner = self.inner.lock();
         inner.stopped = true;
         let topics = std::mem::take(&mut inner.topics);
+        // A connection left here would keep its pool, and r2d2's thread, for as long as the client's handles live.
+        let fresh = std::mem::take(&mut inner.fresh);
         drop(inner);
+        drop(fresh);
         self.wake.signal();
         for ear in topics.values().flat_map(|topic| &topic.ears) {
             ear.thread.unpark();
@@ -192,6 +197,7 @@ impl Listener {
                     *slot = None;
                     self.lost(i);
                     if let Some(engine) = engine.upgrade() {
+                        engine.broke(i);
                         engine.connect(i);
                     }
                 }
@@ -266,7 +272,8 @@ impl Listener {
                         w.on_message(i, message, now, random);
                         w.due()
                     });
-                    if due != before {
+                    // A later one is seen when the former has come.
+                    if due < before {
                         ear.thread.unpark();
                     }
                 }

@@ -10,7 +10,7 @@ use crate::protocol::wakeup::LATE;
 use crate::protocol::{Keys, Mono, Wait};
 use crate::sys::clock;
 use crate::sys::sync::Mutex;
-use crate::sys::thread::{Thread, current, park_timeout};
+use crate::sys::thread::{Thread, current, give_way, park_timeout};
 use std::collections::hash_map::{DefaultHasher, Entry};
 use std::collections::{HashMap, VecDeque};
 use std::hash::{Hash, Hasher};
@@ -18,6 +18,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const SHARDS: usize = 16;
+
+/// How often a thread gives way before it parks, while a lease is handed from thread to thread: the holds are short then,
+/// and to be woken takes longer than one. Eight threads hand over five times as many with it. With more before it than
+/// that it would do so in vain.
+const YIELDS: u32 = 32;
 
 /// What a queued thread is given.
 enum Grant {
@@ -57,6 +62,8 @@ struct Line {
     occupied: bool,
     /// It holds it.
     held: bool,
+    /// Its lease was handed over here.
+    passing: bool,
     /// The last attempt met an outage: everybody contends for himself and tells of it in his own time.
     outage: bool,
     /// Others waited elsewhere when we released: leave the lock alone until then.
@@ -127,7 +134,7 @@ impl Queues {
 
     /// Enters the line of a name, and waits in it for as long as `patience` lasts.
     pub(crate) fn enter(self: &Arc<Self>, keys: &Keys, terms: &Arc<Terms>, patience: &mut Patience<'_>) -> Entered {
-        let waiter = {
+        let (waiter, near) = {
             let mut shard = self.shard(&keys.name).lock();
             if shard.closed {
                 return Entered::Closed;
@@ -148,8 +155,11 @@ impl Queues {
             }
             let waiter = Arc::new(Waiter { thread: current(), terms: terms.clone(), grant: Mutex::new(None) });
             line.waiters.push_back(waiter.clone());
-            waiter
+            (waiter, line.passing && line.waiters.len() <= YIELDS as usize)
         };
+        if near {
+            give_way(YIELDS, || waiter.grant.lock().is_some());
+        }
         self.wait(&keys.name, &waiter, patience)
     }
 
@@ -206,18 +216,23 @@ impl Queues {
         let Some(released) = told else { return !std::mem::replace(&mut line.tell_due, true) };
         let trip = line.round_trip;
         line.yield_until = line.yield_until.max(released.plus(trip).plus(courtesy(trip)));
-        line.since = None;
+        (line.since, line.tell_due) = (None, false);
         false
     }
 
-    /// When somebody elsewhere is to be told: [`LATE`] after the release, if nobody here has wanted the lock since. The
-    /// note is taken back if that is now, or if somebody has: then he tells.
+    /// When somebody elsewhere is to be told, if that is still noted: [`LATE`] after the release, if nobody here has wanted the
+    /// lock since. The note is taken back if that is now, or if somebody holds on to the lock: then he tells. Where it is
+    /// taken again and again the note stays, for each release would make the same one, and is looked at more and more rarely.
     pub(crate) fn tell_when(&self, name: &Arc<str>, now: Mono) -> Option<Mono> {
         let mut shard = self.shard(name).lock();
-        let line = shard.lines.get_mut(name)?;
+        let line = shard.lines.get_mut(name).filter(|line| line.tell_due)?;
         let at = line.released.plus(LATE);
-        line.tell_due = !line.occupied && at > now;
-        (!line.occupied).then_some(at)
+        line.tell_due = at > now;
+        match (line.occupied, line.tell_due) {
+            (false, _) => Some(at),
+            (true, true) => Some(now.plus(LATE.max(line.since.map_or(LATE, |since| now.since(since))))),
+            (true, false) => None,
+        }
     }
 
     /// How many threads wait in a line.
@@ -319,6 +334,7 @@ impl Place {
             let same = line.waiters.front().is_some_and(|w| w.terms.same(&held.terms));
             let waiter = if same && pass() { line.waiters.pop_front()? } else { return None };
             waiter.give(Grant::Lease(held.clone()));
+            line.passing = true;
             Some(waiter)
         });
         given.flatten().inspect(|waiter| waiter.wake()).is_some()
@@ -330,7 +346,7 @@ impl Drop for Place {
         let mut shard = self.queues.shard(&self.name).lock();
         let Entry::Occupied(mut entry) = shard.lines.entry(self.name.clone()) else { return };
         let line = entry.get_mut();
-        line.held = false;
+        (line.held, line.passing) = (false, false);
         let next = line.waiters.pop_front();
         if let Some(next) = &next {
             next.give(Grant::Turn);

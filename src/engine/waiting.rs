@@ -5,15 +5,16 @@ use super::error::Error;
 use super::listener::Listening;
 use super::settings::Terms;
 use crate::protocol::command::Word;
-use crate::protocol::time::millis_up;
-use crate::protocol::wakeup::{Leave, Wakeup};
 use crate::protocol::{Judgement, Keys, Mono, Wait};
-use crate::sys::{clock, entropy};
+use crate::sys::clock;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The longest park: its clock may stand still during a suspend.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// A pause between two polls, of those after which a waiter still has its place in the masters' lines.
+const LONGEST: Duration = Duration::from_secs(300);
 
 /// How often a caller is asked whether to go on.
 const ASK: Duration = Duration::from_millis(50);
@@ -67,24 +68,25 @@ pub(crate) struct Waiting<'a> {
     terms: &'a Terms,
     listening: Option<Listening>,
     /// The last attempt found that others hold the lock.
-    refused: Option<Duration>,
+    refused: bool,
     /// An attempt was made since this thread listens.
     asked: bool,
 }
 
 impl<'a> Waiting<'a> {
     pub(crate) fn new(engine: &'a Arc<Engine>, keys: &'a Keys, terms: &'a Terms) -> Waiting<'a> {
-        Waiting { engine, keys, terms, listening: None, refused: None, asked: false }
+        Waiting { engine, keys, terms, listening: None, refused: false, asked: false }
     }
 
-    /// Before an attempt: the word that it should leave, that somebody waits.
-    pub(crate) fn word(&mut self) -> Option<Word> {
+    /// Before an attempt: what it should say of this waiter. It stays in the masters' lines until its time is over, or its
+    /// poll has been due twice and it has not come.
+    pub(crate) fn word(&mut self, patience: &Patience<'_>) -> Option<Word> {
         let listening = self.listening.as_ref()?;
         self.asked = true;
-        let Leave { waiter, waited, courteous } = listening.ear.wakeup(|w| w.attempt(clock::now()))?;
-        let twice = self.terms.backoff.cap.max(Duration::from_secs(1)) * 2;
-        let ms = millis_up(twice.min(Duration::from_secs(60)));
-        Some(Word { waiter, ms, waited_us: u64::try_from(waited.as_micros()).unwrap_or(u64::MAX), courteous })
+        let now = clock::now();
+        let longest = if self.terms.pause.is_some() { LONGEST } else { self.terms.backoff.cap.min(LONGEST) };
+        let life = (longest.max(Duration::from_secs(1)) * 2).min(patience.limit().since(now));
+        Some(listening.ear.wakeup(|w| w.attempt(now, life)))
     }
 
     /// The number under which this call waits; zero if it has not waited.
@@ -94,9 +96,12 @@ impl<'a> Waiting<'a> {
 
     /// An attempt failed after `took`: from the first refusal on, this thread listens.
     pub(crate) fn failed(&mut self, judgement: &Judgement, took: Duration, patience: &Patience<'_>) {
-        self.refused = matches!(judgement, Judgement::Held(_)).then_some(took);
-        if self.refused.is_some() {
+        self.refused = matches!(judgement, Judgement::Held(_));
+        if self.refused {
             self.listen(patience);
+            if let Some(listening) = self.listening.as_ref().filter(|_| self.asked) {
+                listening.ear.wakeup(|w| w.refused(took));
+            }
         }
     }
 
@@ -105,24 +110,18 @@ impl<'a> Waiting<'a> {
         // Whoever counts its tries wants its own pauses between them.
         let listens = patience.wait != Wait::Once && self.terms.tries.is_none();
         if self.listening.is_none() && listens {
-            let wakeup = Wakeup::new(self.engine.settings.quorum, clock::now(), entropy::bits());
-            self.listening = Some(self.engine.listener.listen(self.engine, self.keys, wakeup, patience.limit()));
+            self.listening = Some(self.engine.listener.listen(self.engine, self.keys, patience.limit()));
         }
     }
 
     /// Pauses until `at`, or until a release is heard of.
     pub(crate) fn pause(&mut self, at: Mono, patience: &mut Patience<'_>) -> Result<Paused, Error> {
-        let ear = self.listening.as_ref().filter(|_| self.refused.is_some()).map(|listening| &listening.ear);
+        let ear = self.listening.as_ref().filter(|_| self.refused).map(|listening| &listening.ear);
         // A release before the subscription was heard by nobody: subscribe, try again, then wait.
         if ear.is_some() && !self.asked {
             self.engine.usable()?;
             return Ok(if patience.goes_on() { Paused::Woken } else { Paused::GivenUp });
         }
-        let poll = at;
-        let at = match (ear, self.refused) {
-            (Some(ear), Some(took)) => ear.wakeup(|w| w.refused(took, clock::now(), poll, entropy::bits())),
-            _ => poll,
-        };
         loop {
             self.engine.usable()?;
             if !patience.goes_on() {
@@ -131,7 +130,7 @@ impl<'a> Waiting<'a> {
             let now = clock::now();
             let due = ear.map_or(Mono::NEVER, |ear| ear.wakeup(|w| w.due())).min(at);
             if now >= due {
-                return Ok(if now >= poll { Paused::Through } else { Paused::Woken });
+                return Ok(if now >= at { Paused::Through } else { Paused::Woken });
             }
             let longest = due.since(now).min(patience.look());
             match ear {

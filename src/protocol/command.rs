@@ -31,16 +31,17 @@ pub struct Renewal {
     pub px_ms: u64,
 }
 
-/// What a waiter leaves word of.
+/// What an attempt says of a waiter, for its place in the master's line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Word {
     /// The waiter: a number of its own.
     pub waiter: u64,
-    /// How long the word stays, in milliseconds.
+    /// How long it keeps its place, in milliseconds.
     pub ms: u64,
     /// How long it has waited already, in microseconds.
     pub waited_us: u64,
-    /// Leave the lock alone, even if it is free, while somebody else who has left word or was told may be about to take it.
+    /// Leave the lock alone, even if it is free, while somebody else in the line may be about to take it: this waiter was
+    /// not told.
     pub courteous: bool,
 }
 
@@ -69,7 +70,7 @@ pub enum Operation {
         full: bool,
         /// Raise the fencing counter in the same script, with this proposal in microseconds since 1970.
         fence: Option<u64>,
-        /// If the lock is not granted, leave word that somebody waits. By the script only.
+        /// If the lock is not granted, stand in the line of those who wait. By the script only.
         word: Option<Word>,
     },
     /// Renew our key; where `recreate` is set, write it again if it is absent.

@@ -77,9 +77,9 @@ pub fn is_turn_over(run: Duration) -> bool {
 pub const MEMORY: Duration = Duration::from_millis(200);
 
 /// Whether a process that has taken a lock again and again for `run` leaves it alone for a moment when it releases it: it
-/// was said `ago` that others wait elsewhere. It does so at each release until they have been told at one, which ends its
-/// run; not by the time since they were told last, for they may be told in step with its releases, and come too late each
-/// time.
+/// was said `ago` that others wait elsewhere, and this release tells one of them, who would find it taken again. It does so at
+/// each such release until it has heard that somebody was told, which ends its run; not by the time since they were told last,
+/// for they may be told in step with its releases, and come too late each time.
 pub fn steps_back(run: Duration, ago: Duration) -> bool {
-    run >= BUDGET && ago <= MEMORY
+    is_turn_over(run) && ago <= MEMORY
 }

@@ -42,10 +42,10 @@ pub fn give_up(oldest: Option<Mono>, now: Mono, limit: Duration) -> bool {
 /// How long a connection must live not to count as broken at once.
 pub const STEADY: Duration = Duration::from_secs(1);
 
-/// The pause before a master is connected to again whose last `flaps` connections broke at once: none at first, then
-/// 50 ms, doubled up to 1 s.
-pub fn reconnect_pause(flaps: u32) -> Duration {
-    match flaps {
+/// The pause before a master is connected to again whose last `failures` connections could not be made or broke at once: none
+/// at first, then 50 ms, doubled up to 1 s.
+pub fn reconnect_pause(failures: u32) -> Duration {
+    match failures {
         0 | 1 => Duration::ZERO,
         n => Duration::from_millis(50).saturating_mul(1 << (n - 2).min(8)).min(STEADY),
     }

@@ -92,9 +92,9 @@ pub struct Keys {
     /// The key that keeps the value of a holder whose key was deleted by force, until its lease has ended: what it sends is
     /// refused, and its key is not written again.
     pub revoked: String,
-    /// The key that says that somebody waits, and how many said so.
+    /// The line of those who wait.
     pub waiters: String,
-    /// The channel on which a release tells those who wait.
+    /// What the channels on which a release tells those who wait begin with; each client has its own.
     pub channel: String,
     /// The key of the master's generation.
     pub generation: String,

@@ -1,31 +1,39 @@
 -- acquire: writes our value if the key is absent. After generation.lua.
--- KEYS: 5 who waits: how many said so, since when, and the two that have waited longest: since when, and their numbers.
--- ARGV: 7 life of the key in ms, 8 proposal for the fencing counter in us ('' = not asked for), 9 how long to leave word
--- that somebody waits, in ms, if the key is another's ('0' = not), 10 how long it has waited already in us, 11 for how
--- long in us the key is left alone, though it is absent, since somebody else has left word or was told (0 = not), 12 the waiter's number.
+-- KEYS: 5 the line of those who wait, as pass_on.lua has it.
+-- ARGV: 7 life of the key in ms, 8 proposal for the fencing counter in us ('' = not asked for), 9 how long we stay in the
+-- line, in ms, if the key is another's ('0' = we do not wait), 10 how long we have waited already in us, 11 for how long in us
+-- the key is left alone, though it is absent, since the turn of somebody in the line began (0 = not), 12 our number in the line.
 -- Reply: {1, generation to cache, counter or ''}, or as in generation.lua.
 local no = refusal()
 if no then return no end
 local cur, bad = holder()
 if bad then return bad end
 if cur == ARGV[1] then return {0, -9} end
-local word = ARGV[9] ~= '0' and redis.pcall('GET', KEYS[5])
-local now = ARGV[9] ~= '0' and now_us()
-local n, since, t1, w1, t2, w2
-if type(word) == 'string' then n, since, t1, w1, t2, w2 = string.match(word, '^(%d+):(%d+):(%d+):(%d+):(%d+):(%d+)$') end
-if cur or (n and now - since < tonumber(ARGV[11])) then
-  if ARGV[9] ~= '0' then
-    local t, w = string.format('%.0f', math.max(now - ARGV[10], 1)), ARGV[12]
-    if not n then n, since, t1, w1, t2, w2 = '0', string.format('%.0f', now), '0', '0', '0', '0' end
-    -- the two that have waited longest, each once
-    if w1 == w then t1, w1, t2, w2 = t2, w2, '0', '0' elseif w2 == w then t2, w2 = '0', '0' end
-    if w1 == '0' or tonumber(t) < tonumber(t1) then t1, w1, t2, w2 = t, w, t1, w1
-    elseif w2 == '0' or tonumber(t) < tonumber(t2) then t2, w2 = t, w end
-    redis.pcall('SET', KEYS[5], string.format('%.0f:%s:%s:%s:%s:%s', n + 1, since, t1, w1, t2, w2), 'PX', ARGV[9])
+local waits = ARGV[9] ~= '0'
+local line = waits and redis.pcall('GET', KEYS[5])
+if type(line) ~= 'string' then line = '' end
+local now, told = waits and now_us(), string.match(line, '^%d+')
+local refused = cur or (told and now - told < tonumber(ARGV[11]))
+if waits and (refused or told) then
+  -- the line anew: whose time is not over, by when they came, and we if we wait on; no more than 64
+  local us, since = nil, math.max(now - ARGV[10], 1)
+  if refused then us = string.format('%.0f:%s:%.0f', since, ARGV[12], now + ARGV[9] * 1000) end
+  local all, life = {refused and told or string.format('%.0f', now)}, tonumber(ARGV[9])
+  for entry, came, number, till in string.gmatch(line, ',((%d+):(%d+):(%d+))') do
+    local left = (tonumber(till) - now) / 1000
+    if number ~= ARGV[12] and left > 0 and #all < 64 then
+      if us and since < tonumber(came) then
+        all[#all + 1], us = us, nil
+      end
+      all[#all + 1] = entry
+      life = math.max(life, math.ceil(left))
+    end
   end
-  -- a moment, after which whoever was told has come or will not
-  return {0, cur and redis.call('PTTL', KEYS[1]) or math.ceil(ARGV[11] / 1000)}
+  if #all < 64 then all[#all + 1] = us end
+  redis.pcall('SET', KEYS[5], table.concat(all, ','), 'PX', string.format('%.0f', life))
 end
+-- a moment, after which whoever was told has come or will not
+if refused then return {0, cur and redis.call('PTTL', KEYS[1]) or math.ceil(ARGV[11] / 1000)} end
 local c = ''
 if ARGV[8] ~= '' then
   c = raise(ARGV[8])

@@ -9,6 +9,18 @@ use std::time::Duration;
 
 /// The stack of a background thread: they parse replies and call `log`, nothing deep.
 const STACK: usize = 256 * 1024;
+/// That of one which looks up names: what the system's resolver loads is not ours to judge.
+const DEEP: usize = 2 * 1024 * 1024;
+
+/// Lets other threads run, at most so often, until `done`.
+pub(crate) fn give_way(times: u32, mut done: impl FnMut() -> bool) {
+    for _ in 0..times {
+        if done() {
+            return;
+        }
+        std::thread::yield_now();
+    }
+}
 
 /// The background threads of one client.
 #[derive(Default)]
@@ -25,9 +37,18 @@ thread_local! {
 impl Threads {
     /// Starts `body` on a thread called `redleash-{role}`.
     pub(crate) fn spawn(self: &Arc<Self>, role: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        self.spawn_on(STACK, role, body)
+    }
+
+    /// The same, for one that calls into the system's libraries.
+    pub(crate) fn spawn_deep(self: &Arc<Self>, role: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        self.spawn_on(DEEP, role, body)
+    }
+
+    fn spawn_on(self: &Arc<Self>, stack: usize, role: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
         let threads = self.clone();
         *self.live.lock() += 1;
-        let spawned = std::thread::Builder::new().name(format!("redleash-{role}")).stack_size(STACK).spawn(move || {
+        let spawned = std::thread::Builder::new().name(format!("redleash-{role}")).stack_size(stack).spawn(move || {
             OURS.set(Arc::as_ptr(&threads) as usize);
             let _end = End(threads);
             body();

@@ -183,7 +183,7 @@ pub(crate) fn script(operation: &Operation, value: &Value) -> Decoded {
 
 /// What a release answers that told somebody who waited.
 pub(super) const RELEASED_AND_TOLD: u64 = 2;
-/// What a release answers that found somebody who has not waited for long.
+/// What a release answers that found somebody in line, and told nobody.
 pub(super) const RELEASED_NOT_TOLD: u64 = 3;
 
 fn released(n: i64) -> Answer {

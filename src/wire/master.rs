@@ -1,4 +1,4 @@
-//! One master: its address, and how a connection to it is made. The manager of its r2d2 pool.
+//! One master: its address, and how a connection to it is made.
 
 use super::conn::{Conn, Stream};
 use super::decode::masked;
@@ -6,7 +6,7 @@ use super::reply::{READ, Replies, Stop};
 use crate::protocol::Mono;
 use crate::protocol::generation::Generation;
 use crate::sys::clock;
-use crate::sys::sync::{Mutex, Pulse};
+use crate::sys::sync::Mutex;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Value, cmd};
 use std::fmt;
 use std::io;
@@ -62,8 +62,6 @@ impl fmt::Display for ConnectError {
         }
     }
 }
-
-impl std::error::Error for ConnectError {}
 
 /// A node's URL read and found fit.
 pub(crate) struct Address {
@@ -149,7 +147,7 @@ impl Registry {
 }
 
 /// Makes connections to one master.
-pub(crate) struct Manager {
+pub(crate) struct Connector {
     pub(crate) index: usize,
     pub(crate) address: Address,
     pub(crate) labels: Arc<Vec<String>>,
@@ -158,35 +156,11 @@ pub(crate) struct Manager {
     /// The key of the generation, and the deployment that a client without quarantine must find there, if any: its plain
     /// votes do not ask for it.
     pub(crate) must_match: Option<(String, String)>,
-    /// The reason of the last failure to connect, for tallies.
-    pub(crate) last_error: Arc<Mutex<Option<ConnectError>>>,
-    /// Beats when an attempt to connect has ended.
-    pub(crate) progress: Arc<Pulse>,
 }
 
-impl r2d2::ManageConnection for Manager {
-    type Connection = Arc<Conn>;
-    type Error = ConnectError;
-
-    fn connect(&self) -> Result<Arc<Conn>, ConnectError> {
-        let result = self.open().map(Arc::new);
-        *self.last_error.lock() = result.as_ref().err().cloned();
-        self.progress.notify();
-        result
-    }
-
-    /// Not called: a check-out ping would be a round trip per check-out.
-    fn is_valid(&self, _: &mut Arc<Conn>) -> Result<(), ConnectError> {
-        Ok(())
-    }
-
-    fn has_broken(&self, conn: &mut Arc<Conn>) -> bool {
-        conn.is_broken()
-    }
-}
-
-impl Manager {
-    fn open(&self) -> Result<Conn, ConnectError> {
+impl Connector {
+    /// A connection to a server that is fit for locks, within the connect limit; looking up the host's name can take longer.
+    pub(crate) fn connect(&self) -> Result<Conn, ConnectError> {
         let deadline = clock::now().plus(self.connect_limit);
         let io = |e: io::Error| ConnectError::Io(describe(&e));
         let stream = self.dial(deadline).map_err(io)?;
@@ -257,8 +231,8 @@ struct Handshake<'a> {
 
 impl Handshake<'_> {
     /// AUTH, SELECT, INFO: what it takes to use the connection and to know the server.
-    fn run(&self, manager: &Manager) -> Result<String, ConnectError> {
-        let settings = manager.address.info.redis_settings();
+    fn run(&self, connector: &Connector) -> Result<String, ConnectError> {
+        let settings = connector.address.info.redis_settings();
         if let Some(password) = settings.password() {
             let mut auth = cmd("AUTH");
             if let Some(user) = settings.username() {
@@ -270,11 +244,11 @@ impl Handshake<'_> {
             self.expect_ok(cmd("SELECT").arg(settings.db()), "SELECT")?;
         }
         match self.ask(&cmd("INFO").get_packed_command())? {
-            Value::BulkString(text) => manager.examine(&String::from_utf8_lossy(&text)),
+            Value::BulkString(text) => connector.examine(&String::from_utf8_lossy(&text)),
             Value::ServerError(e) if e.code() == "NOPERM" => {
                 log::debug!(
                     "{}: INFO is not permitted; a restart is recognised by its empty memory only",
-                    manager.address.label
+                    connector.address.label
                 );
                 Ok(String::new())
             }

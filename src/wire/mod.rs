@@ -16,6 +16,7 @@ pub(crate) mod master;
 pub(crate) mod op;
 pub(crate) mod packed;
 mod poll;
+pub(crate) mod pool;
 mod reader;
 pub(crate) mod reply;
 pub(crate) mod scripts;
@@ -23,4 +24,4 @@ pub(crate) mod seat;
 pub(crate) mod topics;
 
 /// A connection checked out of its master's pool.
-pub(crate) type Pooled = r2d2::PooledConnection<master::Manager>;
+pub(crate) type Pooled = r2d2::PooledConnection<pool::Threshold>;

@@ -51,8 +51,8 @@ pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
         include_str!("../scripts/write_back.lua")
     )),
     verify: Script::new(concat!(include_str!("../scripts/generation.lua"), include_str!("../scripts/verify.lua"))),
-    release: Script::new(include_str!("../scripts/release.lua")),
-    tell: Script::new(include_str!("../scripts/tell.lua")),
+    release: Script::new(concat!(include_str!("../scripts/release.lua"), include_str!("../scripts/pass_on.lua"))),
+    tell: Script::new(concat!(include_str!("../scripts/tell.lua"), include_str!("../scripts/pass_on.lua"))),
     status: Script::new(include_str!("../scripts/status.lua")),
     revoke: Script::new(include_str!("../scripts/revoke.lua")),
     blank: Script::new(include_str!("../scripts/blank.lua")),

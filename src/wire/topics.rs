@@ -113,9 +113,10 @@ fn news(value: Value) -> Result<Option<News>, ()> {
         // Whatever the payload is: it is a hint.
         (Some("message"), Some(channel), payload) => {
             let payload = text(payload).unwrap_or_default();
-            let (waiters, first) = payload.split_once(':').map_or((&*payload, None), |(n, w)| (n, w.parse().ok()));
-            let waiters = waiters.parse().unwrap_or(1);
-            Ok(Some(News::Message(channel, Message { waiters, first })))
+            let said = payload
+                .split_once(':')
+                .and_then(|(place, waiter)| Some(Message { place: place.parse().ok()?, waiter: waiter.parse().ok()? }));
+            Ok(said.map(|message| News::Message(channel, message)))
         }
         _ => Err(()),
     }

@@ -31,6 +31,8 @@ pub enum Fault {
     Mute,
     /// New connections are accepted and closed, old ones too.
     Cut,
+    /// They pass, but a request with these bytes in it does not: the connection ends in its place.
+    CutAt(&'static [u8]),
 }
 
 struct Shared {
@@ -96,8 +98,8 @@ impl Proxy {
                 let _ = (client.set_nodelay(true), server.set_nodelay(true));
                 inner.sockets.lock().unwrap().extend([client.try_clone().unwrap(), server.try_clone().unwrap()]);
                 let (from, into) = (client.try_clone().unwrap(), server.try_clone().unwrap());
-                thread::spawn(move || pass(from, into));
-                let inner = inner.clone();
+                let (inner, shared) = (inner.clone(), inner.clone());
+                thread::spawn(move || pass(from, into, &shared));
                 thread::spawn(move || reply(server, client, &inner));
             }
         });
@@ -151,8 +153,21 @@ impl Drop for Proxy {
     }
 }
 
-fn pass(mut from: TcpStream, mut into: TcpStream) {
-    let _ = std::io::copy(&mut from, &mut into);
+fn pass(mut from: TcpStream, mut into: TcpStream, shared: &Shared) {
+    let mut buffer = [0; 16 * 1024];
+    while let Ok(n @ 1..) = from.read(&mut buffer) {
+        let request = &buffer[..n];
+        if let Fault::CutAt(bytes) = shared.fault()
+            && request.windows(bytes.len()).any(|part| part == bytes)
+        {
+            shared.misbehaved.fetch_add(1, Ordering::SeqCst);
+            let _ = from.shutdown(Shutdown::Both);
+            break;
+        }
+        if into.write_all(request).is_err() {
+            break;
+        }
+    }
     let _ = into.shutdown(Shutdown::Write);
 }
 
@@ -161,11 +176,11 @@ fn reply(mut from: TcpStream, mut into: TcpStream, shared: &Shared) {
     while let Ok(n @ 1..) = from.read(&mut buffer) {
         let reply = &buffer[..n];
         let fault = shared.fault();
-        if fault != Fault::None {
+        if !matches!(fault, Fault::None | Fault::CutAt(_)) {
             shared.misbehaved.fetch_add(1, Ordering::SeqCst);
         }
         let done = match fault {
-            Fault::None => into.write_all(reply),
+            Fault::None | Fault::CutAt(_) => into.write_all(reply),
             Fault::Say(bytes) => into.write_all(bytes),
             Fault::Before(bytes) => shared.once(fault, &mut into, &[bytes, reply]),
             Fault::Behind(bytes) => shared.once(fault, &mut into, &[reply, bytes]),

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 /// How long a lease may be passed around; time passes only where the scenario lets it.
 const BUDGET: Duration = Duration::from_millis(10);
+const TURN: Duration = Duration::from_millis(7);
 
 struct Scene {
     engine: Arc<Engine>,
@@ -195,7 +196,7 @@ fn a_process_steps_back_after_its_turn_without_waiting_to_be_told() {
         held.let_go();
         let (held, waits) = enter();
         assert!(!waits, "its turn has just begun");
-        world::advance(BUDGET);
+        world::advance(TURN);
         held.let_go();
         let (held, waits) = enter();
         assert!(waits, "its turn is over, and others wait");
@@ -203,7 +204,7 @@ fn a_process_steps_back_after_its_turn_without_waiting_to_be_told() {
         let (held, waits) = enter();
         assert!(waits, "nobody was told");
         engine.queues.others_wait(&keys.name, world::now(), Some(world::now()));
-        world::advance(BUDGET - Duration::from_nanos(1));
+        world::advance(TURN - Duration::from_nanos(1));
         held.let_go();
         let (held, waits) = enter();
         assert!(!waits, "they were told, and it is back: a new turn");

@@ -149,7 +149,7 @@ impl Course<'_> {
             }
             let other = nodes::builder(self.masters).build()?;
             let between_clients = [self.lock("hand-over"), other.lock(between_threads[0].name())];
-            // Long enough for the other one to be refused, and to leave word that it waits.
+            // Long enough for the other one to be refused, and to stand in line.
             let round_trip = found.free.acquire.percentile(0.5);
             let hold = (round_trip * 8).clamp(Duration::from_millis(2), Duration::from_millis(100));
             let ended = self.part("hand-over between clients", hand_over, |stop| {

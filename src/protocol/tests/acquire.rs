@@ -1,4 +1,4 @@
-use super::super::acquire::{Acquire, End, Plan, Step, Wait};
+use super::super::acquire::{Acquire, End, PAUSE_AT_ONCE, Plan, SPLITS_AT_ONCE, Step, Wait};
 use super::super::retry::{Backoff, SOON};
 use super::super::round::Judgement;
 use super::super::time::Mono;
@@ -39,6 +39,15 @@ fn error_of(judgement: &Judgement) -> Option<End> {
         Judgement::Conflict(..) => Some(End::Conflict),
         Judgement::Mismatch(..) => Some(End::Mismatch),
         _ => None,
+    }
+}
+
+/// Whether nobody may hold the lock, by what a round found.
+fn may_be_nobodys(judgement: &Judgement) -> bool {
+    match judgement {
+        Judgement::Held(hint) => hint.is_some_and(|hint| hint <= SOON),
+        Judgement::Split | Judgement::Missing | Judgement::Unclear => true,
+        _ => false,
     }
 }
 
@@ -96,11 +105,11 @@ impl Call {
                 self.rounds_since_sleep += 1;
                 self.full = true;
                 assert!(self.rounds_since_sleep <= 2);
-                assert!(self.plan.wait != Wait::Once || self.rounds <= 2);
+                assert!(self.plan.wait != Wait::Once || self.rounds <= 2 + SPLITS_AT_ONCE);
                 true
             }
             Step::Sleep(wake) => {
-                assert!(!fatal && !used_up && self.plan.wait != Wait::Once);
+                assert!(!fatal && !used_up && (self.plan.wait != Wait::Once || may_be_nobodys(judgement)));
                 assert!(wake >= self.now && wake <= self.limit() && wake <= self.now.plus(ms(1_000)), "{judgement:?}");
                 if end.is_some() {
                     assert!(!self.plan.fail_fast && wake < self.limit());
@@ -142,7 +151,9 @@ impl Call {
     }
 
     fn check_end(&self, done: End, judgement: &Judgement, used_up: bool, refused: bool) {
-        let cut_short = *judgement == Judgement::NoQuorum && refused && self.now >= self.limit();
+        let fatal = matches!(judgement, Judgement::Conflict(..) | Judgement::Mismatch(..));
+        let cut_short = *judgement == Judgement::NoQuorum && self.now >= self.limit();
+        let cut_short = refused && !fatal && (cut_short || self.plan.wait == Wait::Once);
         match error_of(judgement) {
             Some(_) if cut_short => assert_eq!(done, End::Contended),
             Some(end) => {
@@ -284,6 +295,15 @@ fn an_outage_is_endured_up_to_the_limit_of_the_caller() {
 }
 
 #[test]
+fn an_outage_ends_a_call_at_once_when_no_pause_ends_before_its_limit() {
+    // The shortest pause, with the lowest draw.
+    let after =
+        |limit| Acquire::new(plan(Wait::Until(limit))).after_round(&Judgement::NoQuorum, true, TOOK, at(0), 0, None);
+    assert_eq!(after(at(50)), Step::Done(End::NoQuorum), "it would end with the call");
+    assert_eq!(after(at(51)), Step::Sleep(at(50)));
+}
+
+#[test]
 fn contention_between_two_outages_starts_the_patience_anew() {
     let mut machine = Acquire::new(plan(FOREVER));
     let mut tell = |judgement: &Judgement, now| machine.after_round(judgement, true, TOOK, now, 0, None);
@@ -366,6 +386,28 @@ fn a_refusal_by_plain_commands_is_asked_about_again_only_by_those_who_go_on_wait
     // One that told the ttl has said all.
     let told = Acquire::new(plan(FOREVER)).after_round(&Judgement::Held(Some(ms(9))), false, TOOK, at(3), 0, None);
     assert!(matches!(told, Step::Sleep(_)), "{told:?}");
+}
+
+#[test]
+fn who_does_not_wait_asks_again_while_the_votes_are_split_but_not_for_long() {
+    for judgement in judgements() {
+        let mut machine = Acquire::new(plan(Wait::Once));
+        let mut now = at(0);
+        let mut asked = 0;
+        let end = loop {
+            match machine.after_round(&judgement, true, TOOK, now, u64::MAX, None) {
+                Step::Sleep(wake) => now = wake,
+                Step::Done(end) => break end,
+                step => panic!("{judgement:?} {step:?}"),
+            }
+            asked += 1;
+            assert_eq!(machine.after_pause(now), Step::Round { full: true });
+        };
+        let expected = if may_be_nobodys(&judgement) { SPLITS_AT_ONCE } else { 0 };
+        assert_eq!((asked, end), (expected, error_of(&judgement).unwrap_or(End::Contended)), "{judgement:?}");
+        // Pauses of three rounds at most, then six, and the third, of twelve, is cut.
+        assert!(now <= at(0).plus(TOOK * 9 + PAUSE_AT_ONCE), "{judgement:?}");
+    }
 }
 
 #[test]

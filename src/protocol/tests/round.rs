@@ -263,6 +263,9 @@ fn others_hold_it_until_a_quorum_is_free_by_the_ttls_that_were_told() {
     assert_eq!(judge3([held(9), HELD, None]), Judgement::Held(Some(ms(9))));
     assert_eq!(judge3([HELD, held(5), YES]), Judgement::Held(Some(ms(5))));
     assert_eq!(judge3([HELD, HELD, None]), Judgement::Held(None));
+    // A vote of ours is free at once: the quorum of three is the one of it, 2 and 4.
+    let five = Quorum::new(5, 0).unwrap();
+    assert_eq!(judged(five, &[YES, held(2), held(4), held(6), None]), Judgement::Held(Some(ms(4))));
 }
 
 #[test]

@@ -60,6 +60,13 @@ pub(crate) mod sync {
 
 pub(crate) mod thread {
     pub(crate) use crate::world::park_for as park_timeout;
+
+    /// Once is as good as often, where every order of the threads is tried.
+    pub(crate) fn give_way(_: u32, mut done: impl FnMut() -> bool) {
+        if !done() {
+            shuttle::thread::yield_now();
+        }
+    }
     pub(crate) use shuttle::thread::{Thread, current};
     use std::io;
     use std::sync::Arc;

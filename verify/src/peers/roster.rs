@@ -56,13 +56,13 @@ const REDSYNC: Peer = Peer {
 
 /// Its release is the hash of its script.
 fn redleash() -> Peer {
-    let script = redis::Script::new(include_str!("../../../src/scripts/release.lua"));
+    let script = redleash::unversioned::scripts().into_iter().find(|s| s.name == "release");
     Peer {
         name: "redleash",
         library: concat!("redleash ", env!("CARGO_PKG_VERSION"), " (Rust)"),
         program: Program::Here,
         vote: Vote::Redleash,
-        release: Cow::Owned(script.get_hash().to_string()),
+        release: Cow::Owned(script.map(|s| s.sha).unwrap_or_default()),
         ..REDSYNC
     }
 }

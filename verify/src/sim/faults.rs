@@ -72,6 +72,7 @@ impl World<'_> {
                 }
             }
             Fault::Flush => {
+                self.checks.flushed_at = self.now;
                 for server in self.struck(server) {
                     self.servers[server].keys = Default::default();
                 }

@@ -4,7 +4,7 @@ use super::client::Then;
 use super::clock::Time;
 use super::plan::MS;
 use super::world::{Event, World};
-use redleash::protocol::acquire::Plan as AcquirePlan;
+use redleash::protocol::acquire::{PAUSE_AT_ONCE, Plan as AcquirePlan, SPLITS_AT_ONCE};
 use redleash::protocol::command::{Tell, Word};
 use redleash::protocol::retry::Backoff;
 use redleash::protocol::time::millis_up;
@@ -234,8 +234,8 @@ impl World<'_> {
         let round = self.round_limit(worker.terms.ttl) + Duration::from_millis(2);
         let limit = match worker.wait {
             Some(Wait::Until(at)) => at.plus(round * 2),
-            // The question by plain commands, the one by the script, and a write-back.
-            Some(Wait::Once) => worker.begun.plus(round * 3),
+            // The question by plain commands, the one by the script, a write-back; and what is asked again, with its pauses.
+            Some(Wait::Once) => worker.begun.plus(round * 3 + (round + PAUSE_AT_ONCE) * SPLITS_AT_ONCE),
             _ => return,
         };
         let undisturbed = paused < worker.begun_true && late == 0;
