@@ -35,6 +35,7 @@ def facts():
         "cores": os.cpu_count(),
         "system": f"{platform.system()} {platform.machine()}",
         "load1": round(os.getloadavg()[0], 2),
+        "awake": os.environ.get("AWAKE") == "1",
     }
 
 
@@ -65,30 +66,41 @@ def number(value, digits=0):
     return f"{value:,.{digits}f}".replace(",", " ")
 
 
-def scenario(rows, title, columns, less):
-    """The medians of each peer, the compared one first and beside the best peer's, and the number of rounds."""
+def medians(rows, column):
+    """The median of `column` of each peer that has it."""
+    peers = {}
+    for row in rows:
+        if column in row:
+            peers.setdefault(row["peer"], []).append(row[column])
+    return {peer: statistics.median(values) for peer, values in peers.items()}
+
+
+def scenario(rows, title, columns, less, own=None):
+    """The medians of each peer, the compared one first and beside the best peer's (and beside `own`, its own elsewhere), and the
+    number of rounds."""
     peers = {}
     for row in rows:
         peers.setdefault(row["peer"], []).append(row)
     first = columns[0][1]
     name = lambda peer: NAMES.get(f"{rows[0]['scenario']} {peer}", NAMES.get(peer, peer))
-    median = lambda peer, column: statistics.median([r[column] for r in peers[peer] if column in r] or [float("nan")])
-    good = [p for p in peers if any(first in r for r in peers[p])]
-    others = [median(p, first) for p in good if not p.startswith((RAW, OURS))]
+    compared = medians(rows, first)
+    others = [value for peer, value in compared.items() if not peer.startswith((RAW, OURS))]
     best = (min if less else max)(others) if others else None
-    order = sorted(good, key=lambda p: (not p.startswith(RAW), not p.startswith(OURS), median(p, first) * (1 if less else -1)))
+    order = sorted(compared, key=lambda p: (not p.startswith(RAW), not p.startswith(OURS), compared[p] * (1 if less else -1)))
     title = title.format(locks=number(rows[0].get("locks", 0)), seconds=f"{rows[0]['seconds']:g}")
-    head = [columns[0][0], "to the best peer", *[c[0] for c in columns[1:]], "rounds"]
+    head = [columns[0][0], "to the best peer", *(["to its own with all masters"] if own else []), *[c[0] for c in columns[1:]], "rounds"]
     out = [f"**{title}**", "", "| | " + " | ".join(head) + " |", "|---|" + "---:|" * len(head)]
     for peer in order:
         cells = []
         for _, column, (factor, digits) in columns:
-            value = median(peer, column)
-            cells.append("" if value != value else number(value * factor, digits))
-        cells.insert(1, f"{median(peer, first) / best:.2f}" if best else "")
+            value = medians(rows, column).get(peer)
+            cells.append("" if value is None else number(value * factor, digits))
+        cells.insert(1, f"{compared[peer] / best:.2f}" if best else "")
+        if own:
+            cells.insert(2, f"{compared[peer] / own[peer]:.2f}" if peer in own else "")
         cells.append(str(sum(first in r for r in peers[peer])))
         out.append(f"| {name(peer)} | " + " | ".join(cells) + " |")
-    out += [f"| {name(peer)} | failed |" + " |" * (len(head) - 1) for peer in peers if peer not in good]
+    out += [f"| {name(peer)} | failed |" + " |" * (len(head) - 1) for peer in peers if peer not in compared]
     return out + [""]
 
 
@@ -99,14 +111,19 @@ def measured(lines):
     if run:
         clients = ", ".join(f"{name} {version}" for name, version in run["clients"].items())
         out += [f"{clients}; redis-server {run['redis-server']}, rustc {run['rustc']}, {run['system']} with {run['cores']} cores.",
-                f"The load average was {run['load1']:.1f} at the start and {statistics.median(r['load1'] for r in rows):.1f} in the median.", ""]
+                f"The load average was {run['load1']:.1f} at the start and {statistics.median(r['load1'] for r in rows):.1f} in the median."]
+        if run.get("awake"):
+            out.append("Loops of the idle class, one per core, kept the cores awake; they count in the load and give way to everything else.")
+        out.append("")
     else:
         out += [f"The run recorded no versions. The median of its load average was {statistics.median(r['load1'] for r in rows):.1f}.", ""]
     out += ["\"To the best peer\" divides the first column by that of the best of the other clients (not raw-limit or raw-mux).", ""]
+    of = lambda name, threads: [r for r in rows if r["scenario"] == name and r["threads"] == threads]
     for title, name, threads, columns, less in TABLES:
-        chosen = [r for r in rows if r["scenario"] == name and r["threads"] == threads]
+        chosen = of(name, threads)
         if chosen:
-            out += scenario(chosen, title, columns, less)
+            own = medians(of("cycle", threads), columns[0][1]) if name == "hung" else None
+            out += scenario(chosen, title, columns, less, own)
     return "\n".join(out)
 
 
