@@ -104,7 +104,7 @@ impl Lock {
     /// Takes the lock if it is free; `None` if another holds it. While a thread of this client holds it, no master is asked.
     ///
     /// Of several who ask at once, each may get a few votes and none enough. Then each asks up to three times more, after random pauses of
-    /// at most 3, 6 and 12 times its slowest round and 20 ms: of six that met 2 400 times one got the lock each time, where all
+    /// at most 3, 6 and 12 times its slowest round and 20 ms: of six that met 7 200 times one got the lock each time, where all
     /// had gone away without it in 2 to 3 of 100 cases. A lock that is held by a bare quorum is asked for as often.
     pub fn try_acquire(&self) -> Result<Option<LockGuard>, Error> {
         Ok(self.held(&mut Patience::new(Wait::Once))?.map(LockGuard::new))
