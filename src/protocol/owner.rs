@@ -25,8 +25,11 @@ impl Token {
     }
 
     fn hex(self) -> String {
-        let digit = |nibble: u8| char::from(index_digit(usize::from(nibble)));
-        self.0.iter().flat_map(|b| [digit(b >> 4), digit(b & 15)]).collect()
+        let mut hex = String::with_capacity(32);
+        for nibble in self.0.iter().flat_map(|b| [b >> 4, b & 15]) {
+            hex.push(char::from(index_digit(usize::from(nibble))));
+        }
+        hex
     }
 
     /// Eight hexadecimal digits of a hash of the token (FNV-1a): enough to tell holders apart, too few to guess it.
@@ -66,7 +69,8 @@ pub struct Owner {
 impl Owner {
     /// An owner with the label `label` (already checked) that began at `since_ms`, milliseconds since 1970.
     pub fn new(token: Token, label: &Arc<str>, since_ms: u64) -> Owner {
-        Owner { token, head: token.hex(), tail: format!("|{label}|{since_ms}"), label: label.clone(), since_ms }
+        let tail = ["|", label, "|", &since_ms.to_string()].concat();
+        Owner { token, head: token.hex(), tail, label: label.clone(), since_ms }
     }
 
     /// The token of this attempt.

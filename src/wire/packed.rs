@@ -6,7 +6,7 @@ use crate::protocol::owner::index_digit;
 use crate::protocol::time::millis_up;
 use crate::protocol::wakeup::MARK_MS;
 use crate::protocol::{Command, Operation};
-use redis::Cmd;
+use itoa::Buffer as Number;
 
 /// The bytes of a command that differ from master to master in the index of the value only.
 pub(crate) struct Packed {
@@ -21,34 +21,42 @@ impl Packed {
     /// Packs `command`, if its bytes do not depend on the connection.
     pub(crate) fn of(command: &Command) -> Option<Packed> {
         let (keys, value) = (&command.keys, command.owner.value(0));
-        let mut bytes = Vec::with_capacity(320);
-        let mut cmd = Cmd::with_capacity(8, 256);
-        let plain = match &command.operation {
+        let mut bytes = Vec::with_capacity(384);
+        let (value_end, plain) = match &command.operation {
             Operation::Acquire { px_ms, full: false, fence: None, .. } => {
-                cmd.arg("SET").arg(&keys.lock).arg(&value).arg("NX").arg("PX").arg(px_ms);
-                cmd.write_packed_command(&mut bytes);
+                begin(&mut bytes, 6);
+                arguments(&mut bytes, &["SET", &keys.lock, &value]);
+                let value_end = bytes.len();
+                arguments(&mut bytes, &["NX", "PX", Number::new().format(*px_ms)]);
                 let plain = bytes.len();
                 // Proof obligation: the read is behind the write on the same connection, so an unchanged generation
                 // means that nothing was lost before the write (protocol-changes.md 1.2).
-                cmd.clear();
-                cmd.arg("MGET").arg(&keys.generation).arg(&keys.lock);
-                cmd.write_packed_command(&mut bytes);
-                plain
+                begin(&mut bytes, 3);
+                arguments(&mut bytes, &["MGET", &keys.generation, &keys.lock]);
+                (value_end, plain)
             }
             Operation::Release { keep, tell } => {
-                let script = SCRIPTS.of(&command.operation);
-                cmd.arg("EVALSHA").arg(&script.sha).arg(2).arg(&keys.lock).arg(&keys.waiters).arg(&value);
-                cmd.arg(millis_up(*keep)).arg(tell.map_or("", |_| &*keys.channel));
-                cmd.arg(u8::from(tell.is_some_and(|t| t.at_once))).arg(tell.map_or(0, |t| t.waiter));
-                cmd.arg(MARK_MS);
-                cmd.write_packed_command(&mut bytes);
-                bytes.len()
+                let sha = &SCRIPTS.of(&command.operation).sha;
+                begin(&mut bytes, 11);
+                arguments(&mut bytes, &["EVALSHA", sha, "2", &keys.lock, &keys.waiters, &value]);
+                let value_end = bytes.len();
+                let at_once = tell.is_some_and(|t| t.at_once);
+                arguments(
+                    &mut bytes,
+                    &[
+                        Number::new().format(millis_up(*keep)),
+                        tell.map_or("", |_| &*keys.channel),
+                        if at_once { "1" } else { "0" },
+                        Number::new().format(tell.map_or(0, |t| t.waiter)),
+                        Number::new().format(MARK_MS),
+                    ],
+                );
+                (value_end, bytes.len())
             }
             _ => return None,
         };
-        let token = command.owner.secret_hex().as_bytes();
-        let index = bytes.windows(token.len()).position(|w| w == token)? + token.len() + 1;
-        Some(Packed { bytes, plain, index })
+        let value_at = value_end - "\r\n".len() - value.len();
+        Some(Packed { bytes, plain, index: value_at + command.owner.secret_hex().len() + "|".len() })
     }
 
     /// Appends the bytes for master `i`.
@@ -57,5 +65,91 @@ impl Packed {
         let end = if form == Form::Plain { self.plain } else { self.bytes.len() };
         out.extend_from_slice(&self.bytes[..end]);
         out[at] = index_digit(i);
+    }
+}
+
+/// Appends the head of a command of `count` arguments, its name among them. `redis::Cmd` needs four times as long for a command.
+fn begin(out: &mut Vec<u8>, count: usize) {
+    header(out, b'*', count);
+}
+
+fn arguments(out: &mut Vec<u8>, arguments: &[&str]) {
+    for argument in arguments {
+        header(out, b'$', argument.len());
+        out.extend_from_slice(argument.as_bytes());
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+fn header(out: &mut Vec<u8>, kind: u8, number: usize) {
+    out.push(kind);
+    out.extend_from_slice(Number::new().format(number).as_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::command::Tell;
+    use crate::protocol::layout::Namespace;
+    use crate::protocol::owner::{Owner, Token};
+    use redis::{Cmd, cmd};
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    fn command(operation: Operation) -> Command {
+        let owner = Owner::new(Token::from_bytes([0xab; 16]), &"somebody".into(), 1_700_000_000_000);
+        let keys = Namespace::new("ns").unwrap().keys("a näme").unwrap();
+        Command { keys: Arc::new(keys), owner: Arc::new(owner), operation, nonce: 0 }
+    }
+
+    /// Master 11's bytes, behind others.
+    fn packed(command: &Command, form: Form) -> String {
+        let mut out = b"before".to_vec();
+        Packed::of(command).unwrap().append(form, 11, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    /// What the library makes of the same.
+    fn by_the_library(commands: &[&Cmd]) -> String {
+        let packed = commands.iter().flat_map(|cmd| cmd.get_packed_command());
+        String::from_utf8(b"before".iter().copied().chain(packed).collect()).unwrap()
+    }
+
+    #[test]
+    fn an_acquire_is_packed_as_the_library_packs_it() {
+        let acquire = command(Operation::Acquire { px_ms: 30_000, full: false, fence: None, word: None });
+        let keys = &acquire.keys;
+        let mut set = cmd("SET");
+        set.arg(&keys.lock).arg(acquire.owner.value(11)).arg("NX").arg("PX").arg(30_000);
+        let mut read = cmd("MGET");
+        read.arg(&keys.generation).arg(&keys.lock);
+        assert_eq!(packed(&acquire, Form::Plain), by_the_library(&[&set]));
+        assert_eq!(packed(&acquire, Form::Pair), by_the_library(&[&set, &read]));
+    }
+
+    #[test]
+    fn a_release_is_packed_as_the_library_packs_it() {
+        for (keep, tell) in [
+            (Duration::ZERO, None),
+            (Duration::from_micros(1500), Some(Tell::AT_ONCE)),
+            (Duration::ZERO, Some(Tell { waiter: u64::MAX, at_once: false })),
+        ] {
+            let release = command(Operation::Release { keep, tell });
+            let keys = &release.keys;
+            let mut script = cmd("EVALSHA");
+            script.arg(&SCRIPTS.of(&release.operation).sha).arg(2).arg(&keys.lock).arg(&keys.waiters);
+            script.arg(release.owner.value(11)).arg(keep.as_micros().div_ceil(1000) as u64);
+            script.arg(tell.map_or("", |_| &keys.channel)).arg(u8::from(tell.is_some_and(|t| t.at_once)));
+            script.arg(tell.map_or(0, |t| t.waiter)).arg(MARK_MS);
+            assert_eq!(packed(&release, Form::Script), by_the_library(&[&script]));
+        }
+    }
+
+    #[test]
+    fn what_depends_on_the_connection_is_not_packed() {
+        assert!(Packed::of(&command(Operation::Verify)).is_none());
+        let full = Operation::Acquire { px_ms: 1, full: true, fence: None, word: None };
+        assert!(Packed::of(&command(full)).is_none());
     }
 }
