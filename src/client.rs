@@ -56,7 +56,8 @@ impl Client {
     /// masters are new.
     ///
     /// It rests on one assumption that no program can check: **no lease has been held on these masters for the last
-    /// `max_lease`**. So it is refused unless all masters answer, none has a generation, and all are empty.
+    /// `max_lease`**. So it is refused unless all masters answer, none has a generation, and all are empty; each master is marked
+    /// with the question, and settled only if nothing has happened to it since.
     ///
     /// # Errors
     ///

@@ -7,10 +7,11 @@
 
 mod support;
 
+use redleash::unversioned::scripts;
 use redleash::{Client, Error};
 use std::sync::Mutex;
-use support::servers::Server;
-use support::{builder, client, eventually, masters, secs, settle, settled};
+use support::servers::{Reply, Server};
+use support::{GENERATION, builder, client, eventually, masters, secs, settle, settled};
 
 fn name(server: &Server) -> String {
     server.port().to_string()
@@ -153,7 +154,8 @@ fn init_refuses_what_is_not_new() {
     let error = client.init().unwrap_err();
     assert!(matches!(error, Error::NotBlank(_)), "{error:?}");
     assert!(error.to_string().contains("not empty: 1 keys"), "{error}");
-    assert!(masters.iter().all(|m| m.command(&["GET", support::GENERATION]).unwrap().is_nil()), "it settled none");
+    let generation = |m: &Server| m.command(&["GET", GENERATION]).unwrap().text();
+    assert!(masters.iter().all(|m| generation(m).is_none_or(|g| g.starts_with("init:"))), "it settled none");
     masters[1].command(&["DEL", "a key"]).unwrap();
     // Not all answer.
     masters[2].kill();
@@ -163,6 +165,35 @@ fn init_refuses_what_is_not_new() {
     masters[2].restart_empty().unwrap();
     eventually("settled when all are there", || client.init().is_ok());
     drop(client.lock("x").acquire().unwrap());
+}
+
+#[test]
+fn an_init_settles_only_what_it_has_found_empty_and_nothing_has_happened_to_since() {
+    let Some(masters) = masters(3) else { return };
+    let master = &masters[0];
+    let eval = |name: &str, args: &[&str]| {
+        let script = scripts().into_iter().find(|s| s.name == name).unwrap();
+        master.command(&[&["EVAL", script.text, "1", GENERATION], args].concat()).unwrap()
+    };
+    let blank = |nonce| eval("blank", &[nonce]) == Reply::Array(vec![Reply::Bulk(vec![]), Reply::Int(0)]);
+    let init = |nonce| eval("init", &["", "1000:c:1:1", nonce]) == Reply::Array(vec![Reply::Int(1)]);
+    assert!(!init("a"), "it was not asked whether it is empty");
+    // It forgot what it had voted since.
+    assert!(blank("a"));
+    master.command(&["FLUSHALL"]).unwrap();
+    assert!(!init("a") && master.command(&["GET", GENERATION]).unwrap().is_nil());
+    // Another init came in between.
+    assert!(blank("a") && blank("b"));
+    assert!(!init("a") && init("b") && !blank("c") && !init("b"));
+    // A lock came in between, and one whose client asked for the generation.
+    master.command(&["FLUSHALL"]).unwrap();
+    assert!(blank("a"));
+    master.command(&["SET", "rl:L:{x}", "somebody"]).unwrap();
+    assert!(!init("a") && !blank("b"));
+    master.command(&["DEL", "rl:L:{x}"]).unwrap();
+    let error = builder(masters.urls()).outage_patience(secs(1)).build().unwrap().lock("x").acquire().unwrap_err();
+    assert!(matches!(error, Error::Quarantined { .. }), "{error:?}");
+    assert!(!init("a"));
 }
 
 struct Warnings(Mutex<Vec<String>>);

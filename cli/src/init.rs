@@ -13,10 +13,9 @@ pub(crate) fn init(masters: &MasterArgs) -> Result<u8, Failure> {
             say::result(&report.to_string());
             Ok(0)
         }
-        Err(Error::NoQuorum(tally)) => Err(Failure::new(
-            NO_QUORUM,
-            format!("init needs every master, and changed nothing: {tally}; try again when all answer"),
-        )),
+        Err(Error::NoQuorum(tally)) => {
+            Err(Failure::new(NO_QUORUM, format!("init needs every master: {tally}; try again when all answer")))
+        }
         Err(error @ Error::NotBlank(_)) => Err(Failure::new(
             CONFIG,
             format!("{error}; masters that were settled need no init, others wait for max-lease"),

@@ -1,5 +1,6 @@
 //! What can go wrong, and what each master had to do with it.
 
+use crate::protocol::generation::INIT_MARK;
 use crate::protocol::round::Judgement;
 use crate::protocol::{Answer, Cause, Mono, Reason, Round};
 use std::fmt;
@@ -35,6 +36,8 @@ pub enum Said {
     Mismatch(String),
     /// It is not new and empty: whether it has a generation, and its number of keys.
     NotEmpty(bool, u64),
+    /// It changed between the two questions of an init: another init came, or it forgot everything.
+    Changed,
     /// It did not vote, for a reason that the next round finds out.
     NoVote,
     /// Nothing that counts, and why.
@@ -52,6 +55,7 @@ impl fmt::Display for Said {
             Said::Mismatch(theirs) => write!(f, "belongs to deployment {theirs}"),
             Said::NotEmpty(true, _) => write!(f, "has a generation already"),
             Said::NotEmpty(false, keys) => write!(f, "is not empty: {keys} keys"),
+            Said::Changed => write!(f, "changed while it was settled (by another init, or it forgot): try again"),
             Said::NoVote => write!(f, "no vote"),
             Said::Failed(why) => write!(f, "{why}"),
         }
@@ -68,7 +72,17 @@ impl From<&Answer> for Said {
             Answer::Quarantined(d) => Said::Quarantined(*d),
             Answer::Conflict(kind) => Said::Conflict(kind.clone()),
             Answer::Mismatch(theirs) => Said::Mismatch(theirs.clone()),
-            Answer::Settled(generation, keys) => Said::NotEmpty(generation.is_some(), *keys),
+            Answer::Settled(found, keys) => match (found.as_deref(), *keys) {
+                (None, 0) => Said::Changed,
+                (Some(mark), keys) if mark.starts_with(INIT_MARK) => {
+                    if keys > 1 {
+                        Said::NotEmpty(false, keys - 1)
+                    } else {
+                        Said::Changed
+                    }
+                }
+                (found, keys) => Said::NotEmpty(found.is_some(), keys),
+            },
             Answer::Failed(cause) => Said::Failed(cause.to_string()),
         }
     }

@@ -40,8 +40,12 @@ impl Engine {
 
     /// Asks all masters; waits for each that is not known to be down.
     pub(crate) fn ask_all(&self, keys: Arc<Keys>, operation: Operation) -> Result<Finished, Error> {
+        self.ask_all_as(keys, operation, entropy::bits())
+    }
+
+    fn ask_all_as(&self, keys: Arc<Keys>, operation: Operation, nonce: u64) -> Result<Finished, Error> {
         self.usable()?;
-        let command = Command { keys, owner: nobody(), operation, nonce: entropy::bits() };
+        let command = Command { keys, owner: nobody(), operation, nonce };
         let limit = self.settings.master_limit(self.settings.ttl);
         Ok(self.round(command, clock::now().plus(limit)))
     }
@@ -50,8 +54,10 @@ impl Engine {
     pub(crate) fn init(&self) -> Result<Tally, Error> {
         let keys = Arc::new(self.settings.namespace.keys("-").map_err(|e| Error::config("namespace", e.to_string()))?);
         let all_yes = |round: &Finished| round.op.round.lock().yes() == self.masters.len();
+        // Of both rounds: what is begun in the second is what was found and marked in the first.
+        let nonce = entropy::bits();
         for operation in [Operation::Blank, Operation::Init] {
-            let round = self.ask_all(keys.clone(), operation.clone())?;
+            let round = self.ask_all_as(keys.clone(), operation.clone(), nonce)?;
             if !all_yes(&round) {
                 let refused = |a: &Answer| matches!(a, Answer::Settled(..));
                 let any = round.op.round.lock().answers().iter().flatten().any(|(a, _)| refused(a));

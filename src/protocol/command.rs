@@ -116,9 +116,9 @@ pub enum Operation {
         /// Delete the key instead: the next one is granted while the former holder may still rely on its lease.
         now: bool,
     },
-    /// Ask whether the master is new and empty.
+    /// Ask whether the master is new and empty, and mark it for the `Init` with the same nonce.
     Blank,
-    /// Begin a generation without quarantine on a new and empty master.
+    /// Begin a generation without quarantine on a master that is still marked for it.
     Init,
 }
 

@@ -59,6 +59,10 @@ pub struct Generation {
     pub block: String,
 }
 
+/// What stands in the place of a generation while an init is under way begins with this. It is no generation: a master that is
+/// asked for a vote meanwhile begins one, with its quarantine.
+pub const INIT_MARK: &str = "init:";
+
 impl Generation {
     /// Reads a generation string; `None` if it is not one.
     pub fn parse(text: &str) -> Option<Generation> {

@@ -69,7 +69,8 @@ pub enum Answer {
     Many(Vec<Answer>),
     /// What a status query found.
     View(Box<MasterView>),
-    /// Asked whether it is new and empty: it is not. Its generation, and its number of keys.
+    /// Asked whether it is new and empty, or to begin a generation: it is not, or not as it was. What stands for its
+    /// generation, and its number of keys.
     Settled(Option<String>, u64),
     /// Nothing that counts.
     Failed(Cause),

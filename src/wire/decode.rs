@@ -172,8 +172,10 @@ pub(crate) fn script(operation: &Operation, value: &Value) -> Decoded {
         (Operation::Tell(_), Value::Int(_)) => Some(Answer::Yes(None).into()),
         (Operation::Release { .. }, Value::Int(n)) => Some(released(*n).into()),
         (Operation::Status, Value::Array(items)) => view(items).map(|v| Answer::View(Box::new(v)).into()),
-        (Operation::Blank, Value::Array(items)) => blank(items).map(Decoded::from),
-        (Operation::Init, Value::Array(items)) if items.len() == 2 => blank(items).map(Decoded::from),
+        (Operation::Blank, Value::Array(items)) => blank(items).map(|found| found.unwrap_or(Answer::Yes(None)).into()),
+        (Operation::Init, Value::Array(items)) if items.len() == 2 => {
+            blank(items).map(|found| found.unwrap_or(Answer::Settled(None, 0)).into())
+        }
         (Operation::Release { .. } | Operation::Tell(_) | Operation::Status | Operation::Blank, _) => None,
         (_, Value::Array(items)) => vote(operation, items),
         _ => None,
@@ -249,10 +251,11 @@ fn renewed(code: i64) -> Option<Answer> {
     }
 }
 
-fn blank(items: &[Value]) -> Option<Answer> {
+/// What was found on a master; `Some(None)` if it is empty.
+fn blank(items: &[Value]) -> Option<Option<Answer>> {
     let generation = Some(text(items.first())?).filter(|g| !g.is_empty()).map(String::from);
     let keys = u64::try_from(int(items.get(1))?).ok()?;
-    Some(if generation.is_none() && keys == 0 { Answer::Yes(None) } else { Answer::Settled(generation, keys) })
+    Some((generation.is_some() || keys > 0).then_some(Answer::Settled(generation, keys)))
 }
 
 fn view(items: &[Value]) -> Option<MasterView> {

@@ -80,11 +80,10 @@ impl Encoder {
                 cmd.arg(u8::from(*now));
             }
             Operation::Blank => {
-                cmd.arg(1).arg(&keys.generation);
+                cmd.arg(1).arg(&keys.generation).arg(mark(command, peer));
             }
             Operation::Init => {
-                cmd.arg(1).arg(&keys.generation).arg(peer.run_id).arg(deployment.block());
-                cmd.arg(format!("{:016x}", command.nonce ^ peer.index as u64));
+                cmd.arg(1).arg(&keys.generation).arg(peer.run_id).arg(deployment.block()).arg(mark(command, peer));
             }
             voting => {
                 command.owner.write_value(peer.index, value);
@@ -136,4 +135,9 @@ impl Encoder {
         }
         cmd.write_packed_command(out);
     }
+}
+
+/// What an init marks a master with: another one for each, so that one server under two names is not taken for two.
+fn mark(command: &Command, peer: &Peer<'_>) -> String {
+    format!("{:016x}", command.nonce ^ peer.index as u64)
 }

@@ -40,8 +40,8 @@ impl Script {
                 let now = rng.pick(&["0", "1"]);
                 words.extend(["3", lock, "rl:F:{a}", "rl:R:{a}", "revoked|1", now].map(Word::from));
             }
-            "blank" => words.extend(["1", "rl:N"].map(Word::from)),
-            "init" => words.extend(["1", "rl:N", "abc", "1000:sim:3:2", "f00d"].map(Word::from)),
+            "blank" => words.extend(["1", "rl:N", rng.pick(&["f00d", "f00e"])].map(Word::from)),
+            "init" => words.extend(["1", "rl:N", "abc", "1000:sim:3:2", rng.pick(&["f00d", "f00e"])].map(Word::from)),
             name => {
                 let more: &[&str] = match name {
                     "acquire" => &[WAITERS],

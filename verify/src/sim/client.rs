@@ -102,7 +102,7 @@ pub(crate) enum Then {
     /// A release.
     Release { worker: usize },
     /// Settling new masters; the operation that comes next.
-    Init { next: Option<Operation> },
+    Init { next: Option<(Operation, u64)> },
 }
 
 impl World<'_> {
@@ -153,13 +153,15 @@ impl World<'_> {
             self.checks.count("two names of one server");
         }
         if self.plan.quarantine {
-            self.init_step(Operation::Blank);
+            self.init_step(Operation::Blank, None);
         }
     }
 
-    pub(crate) fn init_step(&mut self, operation: Operation) {
-        let next = matches!(operation, Operation::Blank).then_some(Operation::Init);
-        let command = self.nobodys(0, operation);
+    /// Both steps have the nonce of the first.
+    pub(crate) fn init_step(&mut self, operation: Operation, nonce: Option<u64>) {
+        let mut command = self.nobodys(0, operation);
+        command.nonce = nonce.unwrap_or(command.nonce);
+        let next = nonce.is_none().then_some((Operation::Init, command.nonce));
         let request = self.round_of(command);
         let deadline = self.mono(0).plus(Duration::from_millis(200));
         self.ask(0, request, deadline, Then::Init { next });
