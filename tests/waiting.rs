@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
+use support::proxy::{Fault, Proxy};
 use support::servers::{Cluster, Server};
 use support::{builder, client, eventually, lock_keys, masters, ms, no_keys_left, secs, settle, settled, value};
 
@@ -164,6 +165,24 @@ fn who_holds_it_for_a_moment_only_wakes_the_next_too() {
         }
     }
     no_keys_left(&cluster);
+}
+
+/// Whoever comes into the line before it can hear is told, and hears nothing.
+#[test]
+fn a_release_before_the_subscription_is_found_when_the_subscription_comes() {
+    let Some(cluster) = masters(3) else { return };
+    let holder = settled(&cluster);
+    let guard = holder.lock("early").acquire().unwrap();
+    let proxies: Vec<Proxy> = cluster.iter().map(|m| Proxy::start(m.port(), Fault::CutAt(b"SUBSCRIBE"))).collect();
+    let deaf = builder(proxies.iter().map(Proxy::url)).build().unwrap();
+    let waiting = waiter(&deaf, "early", lazy());
+    eventually("it is in line", || cluster.iter().all(|m| !line(m, "early").is_empty()));
+    assert_eq!(guard.release(), Release::Released);
+    eventually("it was told", || cluster.iter().all(|m| line(m, "early").is_empty()));
+    assert!(!waiting.is_finished() && cluster.iter().all(|m| channels(m, "early").is_empty()));
+    proxies.iter().for_each(|proxy| proxy.set(Fault::None));
+    eventually("it has had the lock", || waiting.is_finished());
+    assert!(waiting.join().unwrap().unwrap() < secs(45), "the poll, not the subscription, woke it");
 }
 
 #[test]

@@ -256,10 +256,12 @@ impl Listener {
         match news {
             News::Subscribed(channel) => {
                 let Some(topic) = inner.topics.get_mut(&channel) else { return };
+                let before = self.is_settled(topic);
                 topic.confirmed |= 1 << i;
-                if self.is_settled(topic) {
+                if !before && self.is_settled(topic) {
                     for ear in &topic.ears {
                         ear.settled.store(true, Ordering::Release);
+                        ear.wakeup(|w| w.subscribed(now));
                         ear.thread.unpark();
                     }
                 }

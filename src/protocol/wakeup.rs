@@ -33,6 +33,8 @@ pub struct Wakeup {
     /// How long the masters took to answer the last attempt.
     round_trip: Duration,
     credit: u32,
+    /// An attempt was made.
+    asked: bool,
     /// The last attempt was made because its poll was due.
     by_poll: bool,
 }
@@ -71,6 +73,7 @@ impl Wakeup {
             due: Mono::NEVER,
             round_trip: Duration::ZERO,
             credit: CREDIT,
+            asked: false,
             by_poll: false,
         }
     }
@@ -78,6 +81,7 @@ impl Wakeup {
     /// An attempt is about to be sent: what was heard before it is about the past. Answers what it says of this waiter, who
     /// keeps its place for `life`.
     pub fn attempt(&mut self, now: Mono, life: Duration) -> Word {
+        self.asked = true;
         let courteous = std::mem::take(&mut self.told_by) == 0;
         self.by_poll = std::mem::replace(&mut self.due, Mono::NEVER) == Mono::NEVER;
         self.credit = self.credit.saturating_sub(u32::from(!self.by_poll));
@@ -89,6 +93,13 @@ impl Wakeup {
     pub fn refused(&mut self, round_trip: Duration) {
         self.round_trip = round_trip;
         self.credit = (self.credit + u32::from(self.by_poll)).min(CREDIT);
+    }
+
+    /// From now on messages of a quorum come. Who was in line before may have been told, and has not heard it: it tries again.
+    pub fn subscribed(&mut self, now: Mono) {
+        if self.asked && self.credit > 0 {
+            self.due = self.due.min(now);
+        }
     }
 
     /// Master `i` says that the lock was released; `random` has 64 uniform bits.

@@ -52,6 +52,27 @@ fn who_is_told_tries_at_the_message_of_the_last_master_of_a_quorum() {
 }
 
 #[test]
+fn who_was_in_line_before_its_subscription_tries_again() {
+    let mut wakeup = Wakeup::new(three(), at(0), CLIENT, OWN);
+    wakeup.subscribed(at(1));
+    assert_eq!(wakeup.due(), Mono::NEVER, "it is about to try");
+    wakeup.attempt(at(2), LIFE);
+    wakeup.subscribed(at(3));
+    wakeup.refused(ms(2));
+    assert_eq!(wakeup.due(), at(3));
+    wakeup.subscribed(at(9));
+    assert_eq!(wakeup.due(), at(3));
+    // A connection that breaks and is made again, over and over, costs no more than messages may.
+    for n in 0..u64::from(CREDIT) {
+        assert_eq!(wakeup.due(), at(3 + n), "{n}");
+        wakeup.attempt(at(4 + n), LIFE);
+        wakeup.refused(ms(1));
+        wakeup.subscribed(at(4 + n));
+    }
+    assert_eq!(wakeup.due(), Mono::NEVER);
+}
+
+#[test]
 fn messages_of_one_master_are_one_message() {
     let mut wakeup = waiting(three());
     for n in 0..10 {
