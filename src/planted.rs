@@ -40,6 +40,7 @@ const SCRIPTS: &[(&str, &str, &str)] = &[
         "if now < tonumber(ready) then return {-1, math.ceil((tonumber(ready) - now) / 1000)} end\n",
         "",
     ),
+    ("init_without_its_mark", "if g ~= 'init:' .. ARGV[3] or n ~= 1 then", "if n > 1 then"),
     ("run_id_not_compared", "or (ARGV[3] ~= '' and run ~= ARGV[3])", ""),
     ("quarantine_halved", "now + ARGV[6])", "now + ARGV[6] / 2)"),
     (

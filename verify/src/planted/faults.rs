@@ -107,6 +107,12 @@ pub const FAULTS: &[Fault] = &[
         "threads",
         "queue::a_process_steps_back_after_its_turn_without_waiting_to_be_told",
     ),
+    test(
+        "init_without_its_mark",
+        "an init that comes late settles a master that has forgotten",
+        "wrong_masters",
+        "an_init_settles_only_what_it_has_found_empty_and_nothing_has_happened_to_since",
+    ),
     test("fork_ignored", "a forked child uses the guard of its parent", "forks", FORKS),
 ];
 
