@@ -89,7 +89,7 @@ impl Client {
     pub fn status(&self, name: &str) -> Result<Status, Error> {
         let lock = self.lock(name);
         let round = self.engine.ask_all(lock.keys()?.clone(), Operation::Status)?;
-        Ok(Status::of(name, self.engine.settings.quorum.votes(), &self.engine.labels, &round))
+        Ok(Status::of(name, &self.engine.settings, &self.engine.labels, &round))
     }
 
     /// Takes the lock `name` away from whoever holds it. The holder finds out at its next renewal or

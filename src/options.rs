@@ -179,8 +179,10 @@ impl Options {
         };
         check_ttl(ttl, settings.max_lease)?;
         if ttl.saturating_add(self.lock_delay) > settings.max_lease {
-            let problem =
-                format!("{:?} with a ttl of {ttl:?} is above max_lease ({:?})", self.lock_delay, settings.max_lease);
+            let problem = format!(
+                "{:?} and the ttl of {ttl:?} are together above max_lease ({:?}); lower one of them",
+                self.lock_delay, settings.max_lease
+            );
             return Err(Error::config("lock_delay", problem));
         }
         if self.min_hold > settings.max_lease {

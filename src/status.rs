@@ -3,6 +3,7 @@
 use crate::engine::core::Engine;
 use crate::engine::error::{Error, Said};
 use crate::engine::rounds::Finished;
+use crate::engine::settings::Settings;
 use crate::protocol::generation::Generation;
 use crate::protocol::owner::Holder;
 use crate::protocol::{Answer, Cause, MasterView};
@@ -19,6 +20,8 @@ pub struct Status {
     pub quorum: usize,
     /// One entry per master, in the order of the nodes.
     pub masters: Vec<MasterStatus>,
+    /// Masters vote with a generation only.
+    quarantine: bool,
 }
 
 /// What one master knows of a lock. Tokens are shown by eight digits of a hash.
@@ -50,7 +53,7 @@ pub struct MasterStatus {
 }
 
 impl Status {
-    pub(crate) fn of(name: &str, quorum: usize, labels: &[String], finished: &Finished) -> Status {
+    pub(crate) fn of(name: &str, settings: &Settings, labels: &[String], finished: &Finished) -> Status {
         let round = finished.op.round.lock();
         let masters = labels.iter().zip(round.answers()).map(|(label, answer)| match answer {
             Some((Answer::View(view), at)) => {
@@ -59,7 +62,23 @@ impl Status {
             Some((other, _)) => MasterStatus::silent(label, Said::from(other).to_string()),
             None => MasterStatus::silent(label, Cause::TimedOut.to_string()),
         });
-        Status { name: name.to_string(), quorum, masters: masters.collect() }
+        let (quorum, quarantine) = (settings.quorum.votes(), settings.quarantine);
+        Status { name: name.to_string(), quorum, masters: masters.collect(), quarantine }
+    }
+
+    fn is_quorum(&self, says: impl Fn(&MasterStatus) -> bool) -> bool {
+        self.masters.iter().filter(|m| m.failure.is_none() && says(m)).count() >= self.quorum
+    }
+
+    /// Whether nobody holds the lock, as a quorum of masters says that may vote: a master that lost its memory not long ago
+    /// has no key, and cannot tell whether somebody still relies on the lock.
+    pub fn is_free(&self) -> bool {
+        self.is_quorum(|m| m.holder.is_none() && (m.votes() || !self.quarantine))
+    }
+
+    /// Whether the lock was taken from its holder by force, whose lease has not ended yet.
+    pub fn is_revoked(&self) -> bool {
+        self.is_quorum(|m| m.revoked)
     }
 
     /// The label of the owner that a quorum of masters agrees on, if there is one.
@@ -73,6 +92,11 @@ impl Status {
 }
 
 impl MasterStatus {
+    /// Whether it remembers for long enough to vote.
+    fn votes(&self) -> bool {
+        self.generation.is_some() && self.quarantined_for.is_none()
+    }
+
     fn silent(label: &str, failure: String) -> MasterStatus {
         MasterStatus {
             master: label.to_string(),
@@ -124,11 +148,12 @@ impl fmt::Display for Status {
             None if answered < self.quorum => {
                 writeln!(f, "{:?}: unknown, {answered} of {} masters answered", self.name, self.masters.len())?;
             }
-            None if count(|m| m.revoked) >= self.quorum => {
+            None if self.is_revoked() => {
                 writeln!(f, "{:?} was revoked and is free when the former lease has ended", self.name)?;
             }
-            None if count(|m| m.failure.is_none() && m.holder.is_none()) >= self.quorum => {
-                writeln!(f, "{:?} is free", self.name)?;
+            None if self.is_free() => writeln!(f, "{:?} is free", self.name)?,
+            None if self.quarantine && !self.is_quorum(MasterStatus::votes) => {
+                writeln!(f, "{:?}: unknown, too few masters remember who held it", self.name)?;
             }
             None => writeln!(f, "{:?} is held by nobody with a quorum", self.name)?,
         }

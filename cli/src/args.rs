@@ -17,7 +17,7 @@ const RUN_AFTER: &str = "\
 Examples:
   redleash run -n nightly-backup -- /usr/local/bin/backup --all
   redleash run -w 10m --ttl 30s deploy/web -- make deploy
-  */5 * * * * redleash run -n -E 0 import -- /opt/import.sh
+  */5 * * * * redleash run -qn -E 0 import -- /opt/import.sh
 
 The command runs in a process group of its own. If the lock cannot be renewed, the group gets SIGTERM and then SIGKILL, \
 so that it is dead before the lease ends; also if redleash itself is killed. The lock is released when the command ends; \
@@ -28,7 +28,7 @@ to the resource, and have the resource refuse lower ones.";
 
 const BENCH_AFTER: &str = "\
 It puts load on the masters: it acquires and releases locks as fast as they can, and other clients are slower meanwhile. Its \
-locks have names of their own, redleash-bench/RANDOM/..., and nothing is left behind. A signal ends it with what was measured \
+locks have names of their own, redleash-bench/RANDOM/..., and nothing is left behind for longer than two seconds. A signal ends it with what was measured \
 so far.";
 
 /// Runs a command under a lock that all hosts see: what flock does on one host, over independent Redis masters.
@@ -98,17 +98,22 @@ pub(crate) struct RunArgs {
     #[arg(long, default_value = "15s", value_name = "D", value_parser = duration::parse)]
     pub(crate) ttl: Duration,
 
-    /// Do not wait: if another holds the lock, exit with 75 (or -E).
+    /// Do not wait: if another holds the lock, exit with 75 (or -E). A master that hangs may take a second all the same.
     #[arg(short = 'n', long, visible_alias = "nb", conflicts_with = "wait")]
     pub(crate) nonblock: bool,
 
-    /// Wait for at most this long (seconds, or with a unit); then exit with 75 (or -E). 0 is -n. Without it: wait for ever.
+    /// Wait for at most this long (seconds, or with a unit); then exit with 75 (or -E). 0 is -n. Without it: wait for as long as
+    /// others hold the lock. With and without it: no longer than 10 s for masters that do not answer (69).
     #[arg(short, long, visible_alias = "timeout", value_name = "SECS", value_parser = duration::parse)]
     pub(crate) wait: Option<Duration>,
 
     /// The exit code when the lock is busy or the waiting time is over, 0 to 255.
     #[arg(short = 'E', long, default_value_t = BUSY, value_name = "CODE")]
     pub(crate) conflict_exit_code: u8,
+
+    /// Do not say that another holds the lock: cron mails whatever is said.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
 
     /// How much longer than its lease the lock stays taken if its holder vanishes. A clean end leaves no pause.
     #[arg(long, default_value = "5s", value_name = "D", value_parser = duration::parse)]
@@ -174,7 +179,7 @@ pub(crate) struct UnlockArgs {
     #[arg(long)]
     pub(crate) now: bool,
 
-    /// Do not ask.
+    /// Do not ask. Without a terminal nobody is asked.
     #[arg(short, long)]
     pub(crate) yes: bool,
 

@@ -1,13 +1,15 @@
 //! From the options to a client.
 
 use crate::args::MasterArgs;
-use crate::exit::{CONFIG, Failure};
-use redleash::{Client, ClientBuilder};
+use crate::exit::{CONFIG, Failure, SYSTEM};
+use redleash::{Client, ClientBuilder, Error};
 use std::time::Duration;
 
-/// How long `build` waits for a quorum at most. More than the library's quarter second: `-n` has one try, and a master on
+/// How long `build` waits for the masters at most. More than the library's quarter second: `-n` has one try, and a master on
 /// another continent, with a handshake, should not count as down.
-const CONNECT_LIMIT: Duration = Duration::from_secs(1);
+pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(1);
+/// The least that it waits, however short the wait for the lock may be.
+pub(crate) const LEAST_CONNECT_LIMIT: Duration = Duration::from_millis(250);
 
 /// The URLs, without what is left of a trailing comma.
 pub(crate) fn urls(args: &MasterArgs) -> Vec<String> {
@@ -31,7 +33,13 @@ pub(crate) fn client(args: &MasterArgs) -> Result<Client, Failure> {
     builder(args).build().map_err(|e| unfit(&e))
 }
 
-/// Why there is no client: a setting, or a server that is not fit.
-pub(crate) fn unfit(error: &redleash::Error) -> Failure {
-    Failure::new(CONFIG, format!("{error}; correct --nodes (REDLEASH_NODES) or the option it names"))
+/// Why there is no client: a setting, a server that is not fit, or the operating system.
+pub(crate) fn unfit(error: &Error) -> Failure {
+    match error {
+        Error::Config(e) if e.field == "nodes" => {
+            Failure::new(CONFIG, format!("{error}; correct --nodes (REDLEASH_NODES)"))
+        }
+        Error::System(_) => Failure::new(SYSTEM, format!("{error}; nothing was started")),
+        _ => Failure::new(CONFIG, error.to_string()),
+    }
 }

@@ -10,7 +10,7 @@ use crate::feeder::{self, Feeder};
 use crate::holder;
 use crate::line::Line;
 use crate::link::Ended;
-use crate::nodes;
+use crate::nodes::{self, CONNECT_LIMIT, LEAST_CONNECT_LIMIT};
 use crate::say;
 use crate::signals;
 use crate::supervised::{Job, Supervised};
@@ -26,6 +26,7 @@ use std::time::Duration;
 const MAX_LABEL: usize = 128;
 
 pub(crate) fn run(masters: &MasterArgs, args: &RunArgs, verbose: bool) -> Result<u8, Failure> {
+    let start = Moment::now();
     let times = times(args)?;
     command::check(&args.name, &args.command)?;
     // Before any thread: they inherit it.
@@ -35,8 +36,16 @@ pub(crate) fn run(masters: &MasterArgs, args: &RunArgs, verbose: bool) -> Result
     };
     let signals = signals::catch().map_err(|e| system("cannot catch signals", e))?;
     let terminal = Terminal::open();
-    let client = nodes::builder(masters).ttl(args.ttl).build().map_err(|e| nodes::unfit(&e))?;
-    let guard = match acquire(&client, args, &signals, terminal.as_ref(), verbose)? {
+    let connect_limit = args.wait.unwrap_or(CONNECT_LIMIT).clamp(LEAST_CONNECT_LIMIT, CONNECT_LIMIT);
+    let builder = nodes::builder(masters).ttl(args.ttl).connect_limit(connect_limit);
+    let client = builder.build().map_err(|e| nodes::unfit(&e))?;
+    let patience = match args.wait {
+        Some(limit) if !limit.is_zero() => Patience::Until(start.plus(limit)),
+        Some(_) => Patience::Once,
+        None if args.nonblock => Patience::Once,
+        None => Patience::Forever,
+    };
+    let guard = match acquire(&client, args, patience, &signals, terminal.as_ref(), verbose)? {
         Ok(guard) => Arc::new(guard),
         Err(code) => return Ok(code),
     };
@@ -111,6 +120,7 @@ fn times(args: &RunArgs) -> Result<Times, Failure> {
 fn acquire(
     client: &Client,
     args: &RunArgs,
+    patience: Patience,
     signals: &Receiver<i32>,
     terminal: Option<&Terminal>,
     verbose: bool,
@@ -127,12 +137,6 @@ fn acquire(
         options = options.max_hold(hold);
     }
     let lock = client.lock(&args.name).options(options);
-    let patience = match args.wait {
-        Some(limit) if !limit.is_zero() => Patience::Until(Moment::now().plus(limit)),
-        Some(_) => Patience::Once,
-        None if args.nonblock => Patience::Once,
-        None => Patience::Forever,
-    };
     let mut line = Line::new(terminal);
     let waited = Waiting { client, lock: &lock, patience, signals, verbose }.run(&mut line);
     drop(line);
@@ -151,6 +155,7 @@ fn acquire(
             }
         },
         Waited::Signal(signal) => ended_by(signal),
+        Waited::Busy if args.quiet => Ok(Err(args.conflict_exit_code)),
         Waited::Busy => {
             let holder = client.status(name).ok().as_ref().and_then(holder::with_masters);
             let holder = holder.unwrap_or_else(|| "somebody who has just let it go".into());

@@ -24,12 +24,13 @@ fn answered(status: &Status) -> usize {
     status.masters.iter().filter(|m| m.failure.is_none()).count()
 }
 
-/// `held`, `free`, or `unclear`: too few masters agree, as for a moment while two try to acquire.
+/// `held`, `free`, `revoked`, or `unclear`: too few masters agree, as for a moment while two try to acquire, or remember.
 fn state(status: &Status) -> &'static str {
-    let free = status.masters.iter().filter(|m| m.failure.is_none() && m.holder.is_none()).count();
     if status.holder().is_some() {
         "held"
-    } else if free >= status.quorum {
+    } else if status.is_revoked() {
+        "revoked"
+    } else if status.is_free() {
         "free"
     } else {
         "unclear"
@@ -40,6 +41,10 @@ fn text(status: &Status) -> String {
     let head = match (state(status), holder::found(status)) {
         ("held", Some(master)) => format!("{:?} is held by {}", status.name, holder::words(master)),
         ("free", _) => format!("{:?} is free", status.name),
+        ("revoked", _) => format!("{:?} was taken away by force, and is free when that lease has ended", status.name),
+        _ if answered(status) >= status.quorum && holder::found(status).is_none() => {
+            format!("{:?}: too few masters remember who held it (no generation, or in quarantine)", status.name)
+        }
         _ => format!("{:?}: no quorum of {} masters agrees on a holder", status.name, status.quorum),
     };
     let lines = status.masters.iter().map(|m| format!("\n  {}: {m}", m.master));

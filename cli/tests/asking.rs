@@ -33,6 +33,20 @@ fn status_in_words_and_in_json() {
 }
 
 #[test]
+fn masters_that_forgot_do_not_make_a_lock_free() {
+    let Some(bench) = bench(3) else { return };
+    let held = bench.hold("x");
+    for (forgot, master) in bench.masters.iter().enumerate() {
+        master.command(&["FLUSHALL"]).unwrap();
+        let text = done(&mut bench.redleash(&["status", "x"])).out;
+        let json: Value = serde_json::from_str(&done(&mut bench.redleash(&["status", "--json", "x"])).out).unwrap();
+        assert_eq!(json["state"], if forgot == 0 { "held" } else { "unclear" }, "{text}");
+        assert!(!text.starts_with("\"x\" is free"), "{text}");
+    }
+    drop(held);
+}
+
+#[test]
 fn status_without_a_quorum_is_69() {
     let Some(bench) = bench(3) else { return };
     bench.masters[0].kill();
@@ -75,6 +89,8 @@ fn unlock_revokes_and_nobody_is_granted_before_the_lease_has_ended() {
     let done = done(&mut bench.redleash(&["unlock", "--force", "x"]));
     done.expect(0, &[]);
     assert!(done.out.contains("the other") && done.out.contains("free in at most"), "{done:?}");
+    let status = support::done(&mut bench.redleash(&["status", "--json", "x"])).out;
+    assert_eq!(serde_json::from_str::<Value>(&status).unwrap()["state"], "revoked");
     assert!(!bench.is_free("x") || held.check().is_err(), "nobody is granted while the holder may rely on it");
     bench.next_holder("x").join().unwrap();
     assert!(held.check().is_err());

@@ -21,6 +21,15 @@ fn the_streams_and_the_code_are_the_commands() {
 }
 
 #[test]
+fn what_the_operating_system_refuses_is_71() {
+    for descriptors in ["4", "5", "6"] {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "ulimit -n $1; exec \"$2\" run -n x -- true", "sh", descriptors, support::REDLEASH]);
+        done(&mut shell).expect(71, &["Too many open files"]);
+    }
+}
+
+#[test]
 fn a_command_that_a_signal_ended() {
     let Some(bench) = bench(1) else { return };
     for (name, code) in [("TERM", 143), ("KILL", 137), ("SEGV", 139)] {

@@ -16,6 +16,8 @@ fn busy_is_75_or_the_callers_code_and_names_the_holder() {
     let words = ["\"x\"", "test bench", " UTC", &port];
     done(&mut bench.redleash(&["run", "-n", "x", "--", "true"])).expect(75, &words);
     done(&mut bench.redleash(&["run", "-n", "-E", "0", "x", "--", "false"])).expect(0, &words);
+    let quiet = done(&mut bench.redleash(&["run", "-qn", "x", "--", "true"]));
+    assert_eq!((quiet.code(), &*quiet.err, &*quiet.out), (75, "", ""));
     done(&mut bench.redleash(&["run", "-w", "0", "-E", "255", "x", "--", "true"])).expect(255, &words);
     done(&mut bench.redleash(&["run", "-w", "0.3", "x", "--", "true"])).expect(75, &words);
 }
