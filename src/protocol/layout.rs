@@ -30,7 +30,7 @@ pub enum NameError {
 impl fmt::Display for NameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NameError::Empty => write!(f, "it is empty"),
+            NameError::Empty => write!(f, "it is empty; give 1 to {MAX_NAME} bytes"),
             NameError::TooLong(have, limit) => write!(f, "it has {have} bytes; the limit is {limit}"),
             NameError::Brace => write!(f, "it has a brace; '{{' and '}}' are reserved for the hash tag of the keys"),
             NameError::Control => write!(f, "it has a control character"),
