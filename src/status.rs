@@ -141,8 +141,7 @@ impl MasterStatus {
 
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let count = |pred: fn(&MasterStatus) -> bool| self.masters.iter().filter(|m| pred(m)).count();
-        let answered = count(|m| m.failure.is_none());
+        let answered = self.masters.iter().filter(|m| m.failure.is_none()).count();
         match self.holder() {
             Some(holder) => writeln!(f, "{:?} is held by {holder}", self.name)?,
             None if answered < self.quorum => {

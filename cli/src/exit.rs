@@ -26,6 +26,18 @@ pub(crate) fn by_signal(signal: i32) -> u8 {
     u8::try_from(128 + signal).unwrap_or(u8::MAX)
 }
 
+/// The code for an error of the library.
+pub(crate) fn code(error: &Error) -> u8 {
+    match error {
+        Error::NoQuorum(_) | Error::TooSlow { .. } | Error::Quarantined { .. } => NO_QUORUM,
+        Error::Lost(_) => LOST,
+        Error::Config(e) if e.field == "name" => USAGE,
+        Error::Config(_) | Error::Conflict { .. } | Error::NotBlank(_) => CONFIG,
+        Error::System(_) => SYSTEM,
+        _ => SOFTWARE,
+    }
+}
+
 /// Why redleash ends without the child's code: one sentence, and the code.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -40,14 +52,7 @@ impl Failure {
 
     /// What the library says of the lock `name`.
     pub(crate) fn of(name: &str, error: &Error) -> Failure {
-        let code = match error {
-            Error::NoQuorum(_) | Error::TooSlow { .. } | Error::Quarantined { .. } => NO_QUORUM,
-            Error::Lost(_) => LOST,
-            Error::Config(e) if e.field == "name" => USAGE,
-            Error::Config(_) | Error::Conflict { .. } | Error::NotBlank(_) => CONFIG,
-            Error::System(_) => SYSTEM,
-            _ => SOFTWARE,
-        };
+        let code = code(error);
         let next = match error {
             Error::NoQuorum(_) => "; nothing was started, look at these masters and run it again",
             _ => "",

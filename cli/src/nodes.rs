@@ -1,7 +1,7 @@
 //! From the options to a client.
 
 use crate::args::MasterArgs;
-use crate::exit::{CONFIG, Failure, SYSTEM};
+use crate::exit::{self, Failure};
 use redleash::{Client, ClientBuilder, Error};
 use std::time::Duration;
 
@@ -35,11 +35,10 @@ pub(crate) fn client(args: &MasterArgs) -> Result<Client, Failure> {
 
 /// Why there is no client: a setting, a server that is not fit, or the operating system.
 pub(crate) fn unfit(error: &Error) -> Failure {
-    match error {
-        Error::Config(e) if e.field == "nodes" => {
-            Failure::new(CONFIG, format!("{error}; correct --nodes (REDLEASH_NODES)"))
-        }
-        Error::System(_) => Failure::new(SYSTEM, format!("{error}; nothing was started")),
-        _ => Failure::new(CONFIG, error.to_string()),
-    }
+    let next = match error {
+        Error::Config(e) if e.field == "nodes" => "; correct --nodes (REDLEASH_NODES)",
+        Error::System(_) => "; nothing was started",
+        _ => "",
+    };
+    Failure::new(exit::code(error), format!("{error}{next}"))
 }

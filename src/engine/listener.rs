@@ -296,6 +296,13 @@ impl Listener {
     }
 }
 
+impl Listening {
+    /// Whether an attempt was made since it listens.
+    pub(crate) fn has_asked(&self) -> bool {
+        self.ear.wakeup(|w| w.has_asked())
+    }
+}
+
 impl Drop for Listening {
     fn drop(&mut self) {
         let mut inner = self.listener.inner.lock();

@@ -53,22 +53,23 @@ impl Engine {
     /// Settles new and empty masters.
     pub(crate) fn init(&self) -> Result<Tally, Error> {
         let keys = Arc::new(self.settings.namespace.keys("-").map_err(|e| Error::config("namespace", e.to_string()))?);
-        let all_yes = |round: &Finished| round.op.round.lock().yes() == self.masters.len();
         // Of both rounds: what is begun in the second is what was found and marked in the first.
         let nonce = entropy::bits();
-        for operation in [Operation::Blank, Operation::Init] {
-            let round = self.ask_all_as(keys.clone(), operation.clone(), nonce)?;
-            if !all_yes(&round) {
-                let refused = |a: &Answer| matches!(a, Answer::Settled(..));
-                let any = round.op.round.lock().answers().iter().flatten().any(|(a, _)| refused(a));
-                let tally = round.tally(self);
-                return Err(if any { Error::NotBlank(tally) } else { Error::NoQuorum(tally) });
+        let ask = |operation| {
+            let round = self.ask_all_as(keys.clone(), operation, nonce)?;
+            let tally = round.tally(self);
+            let round = round.op.round.lock();
+            let refused = round.answers().iter().flatten().any(|(a, _)| matches!(a, Answer::Settled(..)));
+            if round.yes() == self.masters.len() {
+                Ok(tally)
+            } else if refused {
+                Err(Error::NotBlank(tally))
+            } else {
+                Err(Error::NoQuorum(tally))
             }
-            if let Operation::Init = operation {
-                return Ok(round.tally(self));
-            }
-        }
-        Err(Error::Closed)
+        };
+        ask(Operation::Blank)?;
+        ask(Operation::Init)
     }
 
     /// Adopts the lease of `from`, which its owner has given up and which ends at `until_old`.

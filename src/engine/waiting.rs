@@ -69,20 +69,17 @@ pub(crate) struct Waiting<'a> {
     listening: Option<Listening>,
     /// The last attempt found that others hold the lock.
     refused: bool,
-    /// An attempt was made since this thread listens.
-    asked: bool,
 }
 
 impl<'a> Waiting<'a> {
     pub(crate) fn new(engine: &'a Arc<Engine>, keys: &'a Keys, terms: &'a Terms) -> Waiting<'a> {
-        Waiting { engine, keys, terms, listening: None, refused: false, asked: false }
+        Waiting { engine, keys, terms, listening: None, refused: false }
     }
 
     /// Before an attempt: what it should say of this waiter. It stays in the masters' lines until its time is over, or its
     /// poll has been due twice and it has not come.
-    pub(crate) fn word(&mut self, patience: &Patience<'_>) -> Option<Word> {
+    pub(crate) fn word(&self, patience: &Patience<'_>) -> Option<Word> {
         let listening = self.listening.as_ref()?;
-        self.asked = true;
         let now = clock::now();
         let longest = if self.terms.pause.is_some() { LONGEST } else { self.terms.backoff.cap.min(LONGEST) };
         let life = (longest.max(Duration::from_secs(1)) * 2).min(patience.limit().since(now));
@@ -99,7 +96,7 @@ impl<'a> Waiting<'a> {
         self.refused = matches!(judgement, Judgement::Held(_));
         if self.refused {
             self.listen(patience);
-            if let Some(listening) = self.listening.as_ref().filter(|_| self.asked) {
+            if let Some(listening) = self.listening.as_ref().filter(|listening| listening.has_asked()) {
                 listening.ear.wakeup(|w| w.refused(took));
             }
         }
@@ -116,9 +113,10 @@ impl<'a> Waiting<'a> {
 
     /// Pauses until `at`, or until a release is heard of.
     pub(crate) fn pause(&mut self, at: Mono, patience: &mut Patience<'_>) -> Result<Paused, Error> {
-        let ear = self.listening.as_ref().filter(|_| self.refused).map(|listening| &listening.ear);
+        let listening = self.listening.as_ref().filter(|_| self.refused);
+        let ear = listening.map(|listening| &listening.ear);
         // A release before the subscription was heard by nobody: subscribe, try again, then wait.
-        if ear.is_some() && !self.asked {
+        if listening.is_some_and(|listening| !listening.has_asked()) {
             self.engine.usable()?;
             return Ok(if patience.goes_on() { Paused::Woken } else { Paused::GivenUp });
         }

@@ -89,6 +89,11 @@ impl Wakeup {
         Word { waiter: self.number, ms: millis_up(life).max(1), waited_us, courteous }
     }
 
+    /// Whether an attempt was made in this wait.
+    pub fn has_asked(&self) -> bool {
+        self.asked
+    }
+
     /// The attempt, which took `round_trip`, found the lock held.
     pub fn refused(&mut self, round_trip: Duration) {
         self.round_trip = round_trip;

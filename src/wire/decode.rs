@@ -172,9 +172,9 @@ pub(crate) fn script(operation: &Operation, value: &Value) -> Decoded {
         (Operation::Tell(_), Value::Int(_)) => Some(Answer::Yes(None).into()),
         (Operation::Release { .. }, Value::Int(n)) => Some(released(*n).into()),
         (Operation::Status, Value::Array(items)) => view(items).map(|v| Answer::View(Box::new(v)).into()),
-        (Operation::Blank, Value::Array(items)) => blank(items).map(|found| found.unwrap_or(Answer::Yes(None)).into()),
+        (Operation::Blank, Value::Array(items)) => blank(items, Answer::Yes(None)).map(Decoded::from),
         (Operation::Init, Value::Array(items)) if items.len() == 2 => {
-            blank(items).map(|found| found.unwrap_or(Answer::Settled(None, 0)).into())
+            blank(items, Answer::Settled(None, 0)).map(Decoded::from)
         }
         (Operation::Release { .. } | Operation::Tell(_) | Operation::Status | Operation::Blank, _) => None,
         (_, Value::Array(items)) => vote(operation, items),
@@ -251,11 +251,11 @@ fn renewed(code: i64) -> Option<Answer> {
     }
 }
 
-/// What was found on a master; `Some(None)` if it is empty.
-fn blank(items: &[Value]) -> Option<Option<Answer>> {
+/// What was found on a master, and what it means if it is empty.
+fn blank(items: &[Value], empty: Answer) -> Option<Answer> {
     let generation = Some(text(items.first())?).filter(|g| !g.is_empty()).map(String::from);
     let keys = u64::try_from(int(items.get(1))?).ok()?;
-    Some((generation.is_some() || keys > 0).then_some(Answer::Settled(generation, keys)))
+    Some(if generation.is_none() && keys == 0 { empty } else { Answer::Settled(generation, keys) })
 }
 
 fn view(items: &[Value]) -> Option<MasterView> {

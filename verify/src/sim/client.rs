@@ -101,8 +101,8 @@ pub(crate) enum Then {
     Verify { worker: usize, hold: usize },
     /// A release.
     Release { worker: usize },
-    /// Settling new masters; the operation that comes next.
-    Init { next: Option<(Operation, u64)> },
+    /// Settling new masters; the nonce of the step that comes next.
+    Init { next: Option<u64> },
 }
 
 impl World<'_> {
@@ -153,15 +153,15 @@ impl World<'_> {
             self.checks.count("two names of one server");
         }
         if self.plan.quarantine {
-            self.init_step(Operation::Blank, None);
+            self.init_step(None);
         }
     }
 
-    /// Both steps have the nonce of the first.
-    pub(crate) fn init_step(&mut self, operation: Operation, nonce: Option<u64>) {
-        let mut command = self.nobodys(0, operation);
+    /// Looks and marks, or with the nonce of that settles.
+    pub(crate) fn init_step(&mut self, nonce: Option<u64>) {
+        let mut command = self.nobodys(0, if nonce.is_none() { Operation::Blank } else { Operation::Init });
         command.nonce = nonce.unwrap_or(command.nonce);
-        let next = nonce.is_none().then_some((Operation::Init, command.nonce));
+        let next = nonce.is_none().then_some(command.nonce);
         let request = self.round_of(command);
         let deadline = self.mono(0).plus(Duration::from_millis(200));
         self.ask(0, request, deadline, Then::Init { next });

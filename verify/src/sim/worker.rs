@@ -323,10 +323,8 @@ impl World<'_> {
                 let idle = self.idle();
                 self.go_on(c, worker, idle);
             }
-            Then::Init { next: Some((operation, nonce)) }
-                if request.look(|r| r.yes() == self.plan.quorum.masters()) =>
-            {
-                self.init_step(operation, Some(nonce));
+            Then::Init { next: Some(nonce) } if request.look(|r| r.yes() == self.plan.quorum.masters()) => {
+                self.init_step(Some(nonce));
             }
             Then::Init { .. } => {}
         }
