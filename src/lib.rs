@@ -51,6 +51,7 @@ mod planted;
 #[doc(hidden)]
 pub mod protocol;
 mod reentrant;
+mod stats;
 mod status;
 mod sys;
 #[doc(hidden)]
@@ -68,6 +69,7 @@ pub use lock::Lock;
 pub use options::{Lease, MIN_TTL, Options, Retry};
 pub use protocol::{Reason, State};
 pub use reentrant::{ReentrantGuard, ReentrantLock};
+pub use stats::Stats;
 pub use status::{MasterStatus, Revoked, Status};
 
 /// The examples of the README, compiled.

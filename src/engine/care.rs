@@ -1,7 +1,7 @@
 //! Caretakers: threads that read a lane when nobody waits on it, so that no reply is left unread.
 
+use super::chores::Chore;
 use super::core::Engine;
-use super::timer::Event;
 use crate::sys::channel::{Sender, unbounded};
 use crate::sys::clock;
 use crate::sys::sync::{Mutex, Ordering};
@@ -65,23 +65,24 @@ impl Caretakers {
 const SWEEP: Duration = Duration::from_secs(1);
 
 impl Engine {
-    /// Looks at idle connections, on the timer thread, now and then.
+    /// Looks at idle connections, on the thread of the chores, now and then.
     pub(crate) fn sweep_due(&self) {
         for lane in &self.lanes {
             lane.sweep();
         }
         self.queues.sweep(clock::now());
-        self.timer.enter(clock::now().plus(SWEEP), Event::Sweep);
+        self.log_lateness();
+        self.chores.enter(clock::now().plus(SWEEP), Chore::Sweep);
     }
 
     /// A lane may have replies that nobody reads: asked for by the lane, looked after in a moment.
     pub(crate) fn care_later(&self, index: usize) {
         let Some(lane) = self.lanes.get(index) else { return };
         let leads = lane.leads.load(Ordering::Relaxed);
-        self.timer.enter(clock::now().plus(PATIENCE), Event::Care(index, leads));
+        self.chores.enter(clock::now().plus(PATIENCE), Chore::Care(index, leads));
     }
 
-    /// Looks after a lane, on the timer thread: a caretaker is sent only if nobody has led since the last look.
+    /// Looks after a lane, on the thread of the chores: a caretaker is sent only if nobody has led since the last look.
     pub(crate) fn care_due(&self, index: usize, leads: u64) {
         let Some(lane) = self.lanes.get(index) else { return };
         if !lane.is_owed() {

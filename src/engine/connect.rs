@@ -1,7 +1,7 @@
 //! Connectors: threads that replace broken connections and make new ones. Callers never connect.
 
+use super::chores::Chore;
 use super::core::Engine;
-use super::timer::Event;
 use crate::protocol::health::{STEADY, reconnect_pause};
 use crate::sys::clock;
 use crate::wire::Pooled;
@@ -25,7 +25,7 @@ impl Engine {
         if let Err(e) = self.threads.spawn_deep("connect", move || run(&engine, i)) {
             master.connecting.store(false, Ordering::Release);
             log::warn!("{}: no thread to connect with, trying again: {e}", self.labels[i]);
-            self.timer.enter(clock::now().plus(STEADY), Event::Connect(i));
+            self.chores.enter(clock::now().plus(STEADY), Chore::Connect(i));
         }
     }
 
@@ -52,6 +52,7 @@ impl Engine {
                     self.lanes[lane].close();
                 }
                 self.reaper.reconnected(self, i);
+                self.recovered();
             }
             Some(Vacancy::Listener) => self.listener.install(i, pooled),
             // Left in the pool it would die there unnoticed.

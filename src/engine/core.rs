@@ -1,14 +1,16 @@
 //! The engine of a client: its masters, lanes and threads.
 
 use super::care::Caretakers;
+use super::chores::{Chore, Record};
 use super::error::Error;
+use super::held::Held;
 use super::listener::Listener;
 use super::queue::Queues;
 use super::reaper::Reaper;
 use super::settings::Settings;
 use super::shared::SharedWatchdog;
 use super::signal::Callbacks;
-use super::timer::{Event, Timer};
+use super::timer::Timer;
 use super::watchdog::Watchdogs;
 use crate::protocol::wakeup::LATE;
 use crate::protocol::{Keys, Mono, Operation, Reason};
@@ -21,7 +23,8 @@ use crate::wire::op::Op;
 use crate::wire::pool::Pools;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -42,7 +45,10 @@ pub(crate) struct Engine {
     pub(crate) masters: Vec<Master>,
     pub(crate) pools: Arc<Pools>,
     pub(crate) lanes: Vec<Arc<Lane>>,
-    pub(crate) timer: Arc<Timer>,
+    /// When something is due for a lease.
+    pub(crate) timer: Arc<Timer<Weak<Held>>>,
+    pub(crate) chores: Arc<Timer<Chore>>,
+    pub(crate) record: Record,
     pub(crate) threads: Arc<Threads>,
     pub(crate) caretakers: Caretakers,
     pub(crate) callbacks: Callbacks,
@@ -51,8 +57,10 @@ pub(crate) struct Engine {
     pub(crate) reaper: Reaper,
     pub(crate) queues: Arc<Queues>,
     pub(crate) listener: Arc<Listener>,
-    /// Beats when a connection is made or given up, and at the end.
+    /// Beats when a connection is made or given up, when a hung master answers, and at the end.
     pub(crate) progress: Arc<Pulse>,
+    /// How often a connection of a lane was made, or a hung master has answered.
+    recoveries: AtomicU64,
     pid: u32,
     closed: AtomicBool,
 }
@@ -68,9 +76,16 @@ impl Hooks for LaneHooks {
         }
     }
 
-    fn undelivered(&self, i: usize, op: &Arc<Op>) {
+    fn undelivered(&self, i: usize, releases: Vec<Arc<Op>>) {
         if let Some(engine) = self.0.upgrade() {
-            engine.reaper.take(&engine, i, op);
+            engine.reaper.take(&engine, i, releases);
+        }
+    }
+
+    fn recovered(&self, i: usize) {
+        if let Some(engine) = self.0.upgrade() {
+            log::debug!("{}: answers again", engine.labels[i]);
+            engine.recovered();
         }
     }
 
@@ -80,7 +95,7 @@ impl Hooks for LaneHooks {
         if engine.queues.others_wait(&keys.name, now, told.then(|| op.made.unwrap_or(now))) {
             let waiter =
                 if let Operation::Release { tell: Some(tell), .. } = op.command.operation { tell.waiter } else { 0 };
-            engine.timer.enter(now.plus(LATE), Event::Tell(keys.clone(), waiter));
+            engine.chores.enter(now.plus(LATE), Chore::Tell(keys.clone(), waiter));
         }
     }
 
@@ -106,6 +121,7 @@ impl Engine {
         let size = settings.pool_size.max(settings.lanes as u32 + 3);
         let pools = Arc::new(Pools::new(n, size));
         let timer = Timer::new().map_err(Error::System)?;
+        let chores = Timer::new().map_err(Error::System)?;
         let listener = Listener::new(settings.quorum).map_err(Error::System)?;
         let mut failed = None;
         let engine = Arc::new_cyclic(|weak: &Weak<Engine>| {
@@ -130,15 +146,18 @@ impl Engine {
                     Vec::new()
                 }),
                 timer,
+                chores,
+                record: Record::default(),
                 threads: Arc::default(),
                 caretakers: Caretakers::new(settings.lanes),
                 callbacks: Callbacks::default(),
-                watchdogs: Watchdogs::default(),
+                watchdogs: Watchdogs::new(settings.watchdog_threads),
                 shared: SharedWatchdog::default(),
                 reaper: Reaper::new(n),
                 queues: Queues::new(),
                 listener,
                 progress,
+                recoveries: AtomicU64::new(0),
                 pid: sys::pid(),
                 closed: AtomicBool::new(false),
                 settings,
@@ -147,11 +166,26 @@ impl Engine {
         if let Some(e) = failed {
             return Err(Error::System(e));
         }
-        engine.timer.start(&engine.threads, Arc::downgrade(&engine)).map_err(Error::System)?;
+        engine.start_timers().map_err(Error::System)?;
         engine.watchdogs.start(&engine.threads).map_err(Error::System)?;
         engine.meet()?;
         engine.sweep_due();
         Ok(engine)
+    }
+
+    fn start_timers(self: &Arc<Self>) -> std::io::Result<()> {
+        self.timer.start(&self.threads, "timer", |held: Weak<Held>| {
+            let Some(held) = held.upgrade() else { return };
+            if catch_unwind(AssertUnwindSafe(|| held.due())).is_err() {
+                held.lose(Reason::WatchdogPanic);
+            }
+        })?;
+        let engine = Arc::downgrade(self);
+        self.chores.start(&self.threads, "chores", move |chore| {
+            if let Some(engine) = engine.upgrade() {
+                engine.do_chore(chore);
+            }
+        })
     }
 
     /// Connects to all masters in parallel.
@@ -222,12 +256,29 @@ impl Engine {
         self.usable()
     }
 
+    /// The same, or until a master has recovered since the count of recoveries was `seen`.
+    pub(crate) fn pause_of_outage(&self, at: Mono, seen: u64) -> Result<(), Error> {
+        self.progress.wait_until(at, || self.is_closed() || self.recoveries() != seen);
+        self.usable()
+    }
+
+    /// A master can be asked again: whoever pauses because of an outage tries again now.
+    pub(crate) fn recovered(&self) {
+        self.recoveries.fetch_add(1, Ordering::AcqRel);
+        self.progress.notify();
+    }
+
+    /// How often a master has recovered.
+    pub(crate) fn recoveries(&self) -> u64 {
+        self.recoveries.load(Ordering::Acquire)
+    }
+
     /// Ends all threads; the names of the locks that were still held, and how many threads have not ended in `limit`.
     pub(crate) fn close(&self, limit: Duration) -> (Vec<String>, usize) {
         let mut unreleased = Vec::new();
         if !self.closed.swap(true, Ordering::AcqRel) {
             // Nobody renews from here on, so whoever holds is told before the callbacks' thread ends.
-            for held in self.timer.stop() {
+            for held in self.timer.stop().iter().filter_map(Weak::upgrade) {
                 held.lose(Reason::Closed);
                 unreleased.push(held.keys.name.to_string());
             }
@@ -241,6 +292,7 @@ impl Engine {
     }
 
     fn stop(&self) {
+        drop(self.chores.stop());
         self.watchdogs.stop();
         self.shared.stop();
         self.caretakers.stop();
@@ -263,6 +315,7 @@ impl Drop for Engine {
             std::mem::forget(std::mem::take(&mut self.masters));
             std::mem::forget(self.pools.clone());
             std::mem::forget(self.timer.clone());
+            std::mem::forget(self.chores.clone());
             std::mem::forget(self.queues.clone());
             std::mem::forget(self.listener.clone());
             std::mem::forget(std::mem::take(&mut self.watchdogs));

@@ -7,7 +7,7 @@ use super::queue::Place;
 use super::rounds::Finished;
 use super::settings::Terms;
 use super::signal::{Callback, Signal};
-use super::timer::{Event, Key};
+use super::timer::Key;
 use super::watchdog::Seat;
 use crate::planted;
 use crate::protocol::command::Tell;
@@ -45,6 +45,8 @@ pub(super) struct Gate {
     handover: Handover,
     /// The extension under way, to be closed before a release is queued.
     extension: Option<Arc<Op>>,
+    /// An extension was begun, so any master may have the key.
+    extended: bool,
 }
 
 impl Gate {
@@ -97,7 +99,7 @@ impl Held {
         let lease = attempt.lease(terms.lease(engine.settings.drift), round.end);
         Arc::new_cyclic(|this: &Weak<Held>| {
             // What is due already is left to the timer's thread: the guard does not exist yet.
-            let timer = lease.next_due().map(|at| engine.timer.enter(at, Event::Lease(this.clone())));
+            let timer = lease.next_due().map(|at| engine.timer.enter(at, this.clone()));
             Held {
                 engine: engine.clone(),
                 keys: keys.clone(),
@@ -108,7 +110,7 @@ impl Held {
                 seat: Seat::default(),
                 extending: Mutex::new(()),
                 until: AtomicU64::new(lease.until().nanos()),
-                gate: Mutex::new(Gate { lease, timer, handover, extension: None }),
+                gate: Mutex::new(Gate { lease, timer, handover, extension: None, extended: false }),
                 fencing: Mutex::new(()),
                 votes: Mutex::new(round.op.clone()),
                 this: this.clone(),
@@ -255,7 +257,7 @@ impl Held {
         }
     }
 
-    /// Something is due, says the timer, on whose thread this runs.
+    /// Something is due, says the timer, on whose thread this runs: it neither blocks nor starts a thread.
     pub(crate) fn due(self: &Arc<Self>) {
         let mut gate = self.gate.lock();
         // The key of this event, or of a newer one that this look makes superfluous.
@@ -265,15 +267,14 @@ impl Held {
         loop {
             match gate.lease.poll(clock::now()) {
                 Todo::Wait(at) => {
-                    gate.timer = Some(self.engine.timer.enter(at, Event::Lease(self.this.clone())));
+                    gate.timer = Some(self.engine.timer.enter(at, self.this.clone()));
                     drop(gate);
                     return self.lose_if_closed();
                 }
                 Todo::Renew => {
-                    let engine = &self.engine;
-                    let together = engine.settings.shared_watchdog || !engine.watchdogs.has_room(self);
-                    if !(together && engine.shared.renew(engine, self)) {
-                        engine.watchdogs.renew(&engine.threads, self);
+                    let dogs = &self.engine.watchdogs;
+                    if dogs.has_room(self) || !self.renew_together() {
+                        dogs.renew(self);
                     }
                 }
                 Todo::Announce(reason) => {
@@ -283,6 +284,11 @@ impl Held {
                 Todo::Nothing => return,
             }
         }
+    }
+
+    /// Has the lease renewed soon, together with others; false if there is no thread for that.
+    pub(crate) fn renew_together(self: &Arc<Self>) -> bool {
+        self.engine.shared.renew(&self.engine, self)
     }
 
     /// A timer that was stopped meanwhile would tell of nothing any more.
@@ -296,11 +302,12 @@ impl Held {
         if let Some(key) = gate.timer.take() {
             self.engine.timer.leave(key);
         }
-        gate.timer = gate.lease.next_due().map(|at| self.engine.timer.enter(at, Event::Lease(self.this.clone())));
+        gate.timer = gate.lease.next_due().map(|at| self.engine.timer.enter(at, self.this.clone()));
     }
 
     /// Begins an extension at `start`, under the gate; `None` if the lease is over.
     pub(super) fn begin(&self, gate: &mut Gate, start: Mono) -> Option<Renewing> {
+        gate.extended = true;
         gate.lease.begin_extension(start, self.ttl()).map(Renewing)
     }
 
@@ -316,6 +323,7 @@ impl Held {
         // it on every connection; and a release closes it, so it is not sent again (for want of its script) behind that.
         let extension = {
             let mut gate = self.gate.lock();
+            gate.extended = true;
             let extension = gate.lease.begin_extension(start, ttl);
             if extension.is_some() {
                 if planted::on("renewal_outside_gate") {
@@ -463,7 +471,9 @@ impl Held {
             operation: Operation::Release { keep, tell: Some(tell) },
             nonce: 0,
         };
-        let mut op = Op::new(command, quorum, quorum.all(), awaited);
+        // A master that was down when the lock was acquired has nothing of it: no release waits there for its return.
+        let targets = if gate.extended { quorum.all() } else { self.votes.lock().round.lock().undo_targets() };
+        let mut op = Op::new(command, quorum, targets, awaited);
         op.made = Some(now);
         op.key_ends = Some(now.plus(self.terms.ttl + self.terms.lock_delay));
         let op = Arc::new(op);
@@ -524,9 +534,10 @@ impl Held {
         } else if answers.gone() {
             Release::AlreadyLost(self.lost_by(Reason::Vanished))
         } else {
-            let unsure = |m: &MasterReport| matches!(m.said, Said::Failed(_));
+            let unsure =
+                |(i, m): &(usize, MasterReport)| round.op.targets >> i & 1 == 1 && matches!(m.said, Said::Failed(_));
             let tally = round.tally_of(&self.engine, &answers);
-            Release::Unconfirmed(tally.masters.into_iter().filter(unsure).collect())
+            Release::Unconfirmed(tally.masters.into_iter().enumerate().filter(unsure).map(|(_, m)| m).collect())
         }
     }
 

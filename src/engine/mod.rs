@@ -2,6 +2,7 @@
 
 pub(crate) mod acquire;
 pub(crate) mod care;
+pub(crate) mod chores;
 pub(crate) mod connect;
 pub(crate) mod core;
 pub(crate) mod error;

@@ -1,12 +1,12 @@
 //! Questions and acts that are about no lease of ours: status, forced release, init; and the adoption of a lease that
 //! another process has given up.
 
+use super::chores::Chore;
 use super::core::Engine;
 use super::error::{Error, Tally};
 use super::held::Held;
 use super::rounds::Finished;
 use super::settings::Terms;
-use super::timer::Event;
 use crate::protocol::{Answer, Attempt, Command, Judgement, Keys, Mono, Operation, Owner, Token};
 use crate::sys::{clock, entropy};
 use crate::wire::op::Op;
@@ -19,12 +19,12 @@ fn nobody() -> Arc<Owner> {
 }
 
 impl Engine {
-    /// Tells those who wait elsewhere for a lock that was released here and not taken again, on the timer thread.
+    /// Tells those who wait elsewhere for a lock that was released here and not taken again, on the thread of the chores.
     pub(crate) fn tell_due(&self, keys: Arc<Keys>, waiter: u64) {
         let now = clock::now();
         let Some(at) = self.queues.tell_when(&keys.name, now) else { return };
         if at > now {
-            self.timer.enter(at, Event::Tell(keys, waiter));
+            self.chores.enter(at, Chore::Tell(keys, waiter));
         } else {
             self.tell(keys, waiter);
         }

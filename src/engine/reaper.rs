@@ -1,101 +1,130 @@
-//! Releases that could not be delivered: tried again a few times, then left to their ttl.
+//! Releases that could not be delivered: tried again until their keys end, a bounded number at a time.
 
+use super::chores::Chore;
 use super::core::Engine;
-use super::timer::Event;
-use crate::protocol::reap::{CAPACITY, next_attempt};
-use crate::protocol::{Mono, Operation};
+use super::timer::{Key, Timer};
+use crate::protocol::reap::{Next, Orphans};
+use crate::protocol::{Command, Mono, Operation};
 use crate::sys::clock;
 use crate::sys::sync::Mutex;
 use crate::wire::op::Op;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// How many releases are posted at once; more would fill the socket of a server that has just come back.
+/// How many releases are looked at in one go; more would fill the socket of a server that has just come back, and keep the
+/// other chores waiting.
 const BATCH: usize = 256;
+/// The pause between two batches.
 const PAUSE: Duration = Duration::from_millis(20);
+/// How much memory the releases for one master may take, in bytes, about.
+const MEMORY: usize = 8 * 1024 * 1024;
 
 struct Orphan {
-    op: Arc<Op>,
-    due: Mono,
-    key_ends: Mono,
+    command: Command,
+    made: Mono,
+}
+
+impl Orphan {
+    /// What it takes in memory, about: its keys each have the name of the lock in them.
+    fn size(&self) -> usize {
+        512 + 8 * self.command.keys.name.len()
+    }
+}
+
+struct Bin {
+    orphans: Orphans<Orphan>,
+    /// The one chore that is entered for this master, and when it is due.
+    chore: Option<Key>,
+    /// When the next batch may be sent.
+    not_before: Mono,
+}
+
+impl Bin {
+    /// Sees to it that the chore comes when something is due.
+    fn plan(&mut self, i: usize, chores: &Timer<Chore>) {
+        let Some(due) = self.orphans.next_due().map(|due| due.max(self.not_before)) else { return };
+        if self.chore.is_some_and(|(at, _)| at <= due) {
+            return;
+        }
+        if let Some(later) = self.chore.replace(chores.enter(due, Chore::Reap(i))) {
+            chores.leave(later);
+        }
+    }
 }
 
 /// The undelivered releases of a client, by master.
-pub(crate) struct Reaper {
-    orphans: Vec<Mutex<Vec<Orphan>>>,
-    kept: AtomicUsize,
-    left_to_ttl: AtomicU64,
-}
+pub(crate) struct Reaper(Vec<Mutex<Bin>>);
 
 impl Reaper {
     pub(crate) fn new(masters: usize) -> Reaper {
-        Reaper {
-            orphans: (0..masters).map(|_| Mutex::new(Vec::new())).collect(),
-            kept: AtomicUsize::new(0),
-            left_to_ttl: AtomicU64::new(0),
-        }
+        let bin = || Mutex::new(Bin { orphans: Orphans::new(MEMORY), chore: None, not_before: Mono::ZERO });
+        Reaper((0..masters).map(|_| bin()).collect())
     }
 
-    /// Takes the release `op` that may not have reached master `i`.
-    pub(crate) fn take(&self, engine: &Engine, i: usize, op: &Arc<Op>) {
+    /// Takes releases that may not have reached master `i`.
+    pub(crate) fn take(&self, engine: &Engine, i: usize, releases: Vec<Arc<Op>>) {
         let now = clock::now();
-        let key_ends = op.key_ends.unwrap_or_else(|| now.plus(engine.settings.max_lease));
-        let Some(due) = next_attempt(op.tries, now, key_ends).filter(|_| self.kept.load(Ordering::Relaxed) < CAPACITY)
-        else {
-            self.left_to_ttl.fetch_add(1, Ordering::Relaxed);
-            return;
-        };
-        self.kept.fetch_add(1, Ordering::Relaxed);
-        self.orphans[i].lock().push(Orphan { op: op.clone(), due, key_ends });
-        engine.timer.enter(due, Event::Reap(i));
+        let mut bin = self.0[i].lock();
+        for op in releases {
+            let key_ends = op.key_ends.unwrap_or_else(|| now.plus(engine.settings.max_lease));
+            let orphan = Orphan { command: op.command.clone(), made: op.made.unwrap_or(now) };
+            let size = orphan.size();
+            bin.orphans.take(orphan, size, op.tries, key_ends, now);
+        }
+        bin.plan(i, &engine.chores);
     }
 
     /// Master `i` can be reached again: everything for it is due.
     pub(crate) fn reconnected(&self, engine: &Engine, i: usize) {
-        let mut orphans = self.orphans[i].lock();
-        for orphan in orphans.iter_mut() {
-            orphan.due = Mono::ZERO;
-        }
-        let any = !orphans.is_empty();
-        drop(orphans);
-        if any {
-            engine.timer.enter(clock::now(), Event::Reap(i));
-        }
+        let mut bin = self.0[i].lock();
+        bin.orphans.reconnected();
+        bin.plan(i, &engine.chores);
     }
 
     /// How many releases wait to be delivered, and how many were left to their ttl.
     pub(crate) fn counts(&self) -> (usize, u64) {
-        (self.kept.load(Ordering::Relaxed), self.left_to_ttl.load(Ordering::Relaxed))
+        self.0
+            .iter()
+            .map(Mutex::lock)
+            .fold((0, 0), |(waiting, given_up), bin| (waiting + bin.orphans.len(), given_up + bin.orphans.given_up()))
     }
 }
 
 impl Engine {
-    /// Posts what is due for master `i`, on the timer thread.
+    /// Sends again what is due for master `i`, on the thread of the chores.
     pub(crate) fn reap_due(&self, i: usize) {
         let now = clock::now();
-        let mut orphans = self.reaper.orphans[i].lock();
-        let over = orphans.extract_if(.., |o| o.key_ends <= now).count();
-        // Without a connection a try would be wasted: it is due again when there is one.
-        let ready = |o: &Orphan| o.due <= now && self.lane(&o.op.command.keys).links[i].conn().is_some();
-        let mut due: Vec<Orphan> = orphans.extract_if(.., |o| ready(o)).take(BATCH).collect();
-        let more = orphans.iter().any(ready);
-        drop(orphans);
-        self.reaper.kept.fetch_sub(over + due.len(), Ordering::Relaxed);
-        self.reaper.left_to_ttl.fetch_add(over as u64, Ordering::Relaxed);
-        for Orphan { op, key_ends, .. } in due.drain(..) {
-            let mut command = op.command.clone();
-            if let Operation::Release { keep, .. } = &mut command.operation {
-                *keep = keep.saturating_sub(now.since(op.made.unwrap_or(now)));
+        let mut posts = Vec::new();
+        {
+            let mut bin = self.reaper.0[i].lock();
+            bin.chore = None;
+            let reachable = |o: &Orphan| self.lane(&o.command.keys).links[i].conn().is_some();
+            for _ in 0..BATCH {
+                match bin.orphans.next(now, reachable) {
+                    Some(Next::Post { release, tries, key_ends }) => posts.push((release, tries, key_ends)),
+                    Some(Next::Wait | Next::Ended(_)) => {}
+                    None => break,
+                }
             }
+            bin.not_before = now.plus(PAUSE);
+            bin.plan(i, &self.chores);
+        }
+        let mut lanes = 0_u64;
+        for (Orphan { mut command, made }, tries, key_ends) in posts {
+            if let Operation::Release { keep, .. } = &mut command.operation {
+                *keep = keep.saturating_sub(now.since(made));
+            }
+            let lane = self.lane(&command.keys).clone();
             let mut again = Op::new(command, self.settings.quorum, 1 << i, false);
             again.made = Some(now);
-            again.tries = op.tries + 1;
+            again.tries = tries;
             again.key_ends = Some(key_ends);
-            self.lane(&op.command.keys).post(Arc::new(again));
+            lane.enqueue(Arc::new(again));
+            lanes |= 1 << lane.config.index;
         }
-        if more {
-            self.timer.enter(now.plus(PAUSE), Event::Reap(i));
+        for lane in self.lanes.iter().filter(|lane| lanes >> lane.config.index & 1 == 1) {
+            lane.flush();
+            lane.attend();
         }
     }
 }

@@ -27,7 +27,8 @@ pub(crate) struct Settings {
     pub(crate) outage_patience: Duration,
     pub(crate) lanes: usize,
     pub(crate) pool_size: u32,
-    pub(crate) shared_watchdog: bool,
+    /// How many held locks have a watchdog thread of their own at most.
+    pub(crate) watchdog_threads: usize,
     pub(crate) hand_over: Duration,
     pub(crate) label: Arc<str>,
     pub(crate) backoff: Backoff,

@@ -1,63 +1,54 @@
-//! One thread that knows when things are due: renewals, announcements of a loss, caretakers, undelivered releases.
+//! A thread that handles what is due, when it is due. A client has two: one for its leases, one for its chores.
 
-use super::core::Engine;
-use super::held::Held;
-use crate::protocol::{Keys, Mono};
+use crate::protocol::Mono;
 use crate::sys::clock;
-use crate::sys::sync::Mutex;
+use crate::sys::sync::{AtomicU64, Mutex, Ordering};
 use crate::sys::thread::Threads;
 use crate::sys::timer::Alarm;
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::time::Duration;
 
-/// What is due. Handling it does not block.
-pub(crate) enum Event {
-    /// Something about a lease.
-    Lease(Weak<Held>),
-    /// A lane may have replies that nobody reads; how often it had been led when this was entered.
-    Care(usize, u64),
-    /// Releases for a master that were not delivered.
-    Reap(usize),
-    /// A connector could not be started.
-    Connect(usize),
-    /// Connections may have been closed while they were idle.
-    Sweep,
-    /// Somebody waits elsewhere for a lock that was released here.
-    Tell(Arc<Keys>, u64),
-}
-
-/// An entry of the timer, to take it out again.
+/// An entry of a timer, to take it out again.
 pub(crate) type Key = (Mono, u64);
 
-struct Queue {
-    due: BTreeMap<Key, Event>,
+struct Queue<E> {
+    due: BTreeMap<Key, E>,
     next_id: u64,
     armed: Mono,
     stopped: bool,
 }
 
-/// The timer of a client.
-pub(crate) struct Timer {
-    queue: Mutex<Queue>,
+/// See the module.
+pub(crate) struct Timer<E> {
+    queue: Mutex<Queue<E>>,
     alarm: Alarm,
+    /// The longest time from an event's being due to its being handled, in nanoseconds.
+    latest: AtomicU64,
 }
 
-impl Timer {
-    pub(crate) fn new() -> io::Result<Arc<Timer>> {
+impl<E: Send + 'static> Timer<E> {
+    pub(crate) fn new() -> io::Result<Arc<Timer<E>>> {
         let queue = Queue { due: BTreeMap::new(), next_id: 0, armed: Mono::NEVER, stopped: false };
-        Ok(Arc::new(Timer { queue: Mutex::new(queue), alarm: Alarm::new()? }))
+        Ok(Arc::new(Timer { queue: Mutex::new(queue), alarm: Alarm::new()?, latest: AtomicU64::new(0) }))
     }
 
-    /// Starts the thread; it ends with [`Timer::stop`].
-    pub(crate) fn start(self: &Arc<Self>, threads: &Arc<Threads>, engine: Weak<Engine>) -> io::Result<()> {
+    /// Starts the thread; it ends with [`Timer::stop`]. `handle` must not block and must not panic: while it runs, nothing
+    /// else of this timer is handled.
+    pub(crate) fn start(
+        self: &Arc<Self>,
+        threads: &Arc<Threads>,
+        role: &str,
+        handle: impl FnMut(E) + Send + 'static,
+    ) -> io::Result<()> {
         let timer = self.clone();
-        threads.spawn("timer", move || timer.run(&engine))
+        threads.spawn(role, move || timer.run(handle))
     }
 
     /// Enters an event. The thread is woken only if this is due before anything it waits for; leases come and go far
     /// before their renewal, so it mostly sleeps.
-    pub(crate) fn enter(&self, at: Mono, event: Event) -> Key {
+    pub(crate) fn enter(&self, at: Mono, event: E) -> Key {
         let mut queue = self.queue.lock();
         queue.next_id += 1;
         let key = (at, queue.next_id);
@@ -72,21 +63,26 @@ impl Timer {
 
     /// Takes an event out, if it is still there.
     pub(crate) fn leave(&self, key: Key) {
-        self.queue.lock().due.remove(&key);
+        let event = self.queue.lock().due.remove(&key);
+        drop(event);
     }
 
-    /// Ends the thread; the leases that were waiting for something.
-    pub(crate) fn stop(&self) -> Vec<Arc<Held>> {
+    /// Ends the thread; the events that were not due yet.
+    pub(crate) fn stop(&self) -> Vec<E> {
         let mut queue = self.queue.lock();
         queue.stopped = true;
         let events = std::mem::take(&mut queue.due);
         drop(queue);
         self.alarm.wake();
-        let lease = |event| if let Event::Lease(held) = event { held.upgrade() } else { None };
-        events.into_values().filter_map(lease).collect()
+        events.into_values().collect()
     }
 
-    fn run(&self, engine: &Weak<Engine>) {
+    /// The longest time so far from an event's being due to its being handled.
+    pub(crate) fn latest(&self) -> Duration {
+        Duration::from_nanos(self.latest.load(Ordering::Relaxed))
+    }
+
+    fn run(&self, mut handle: impl FnMut(E)) {
         loop {
             let now = clock::now();
             let next = {
@@ -95,7 +91,7 @@ impl Timer {
                     return;
                 }
                 match queue.due.first_entry() {
-                    Some(first) if first.key().0 <= now => Err(first.remove()),
+                    Some(first) if first.key().0 <= now => Err(first.remove_entry()),
                     first => {
                         let at = first.map_or(Mono::NEVER, |f| f.key().0);
                         queue.armed = at;
@@ -105,42 +101,13 @@ impl Timer {
             };
             match next {
                 Ok(at) => self.alarm.sleep_until(at),
-                Err(event) => handle(engine, event),
-            }
-        }
-    }
-}
-
-fn handle(engine: &Weak<Engine>, event: Event) {
-    match event {
-        Event::Lease(held) => {
-            if let Some(held) = held.upgrade() {
-                held.due();
-            }
-        }
-        Event::Care(lane, leads) => {
-            if let Some(engine) = engine.upgrade() {
-                engine.care_due(lane, leads);
-            }
-        }
-        Event::Connect(i) => {
-            if let Some(engine) = engine.upgrade() {
-                engine.connect(i);
-            }
-        }
-        Event::Tell(keys, waiter) => {
-            if let Some(engine) = engine.upgrade() {
-                engine.tell_due(keys, waiter);
-            }
-        }
-        Event::Sweep => {
-            if let Some(engine) = engine.upgrade() {
-                engine.sweep_due();
-            }
-        }
-        Event::Reap(i) => {
-            if let Some(engine) = engine.upgrade() {
-                engine.reap_due(i);
+                Err(((at, _), event)) => {
+                    let late = now.since(at).as_nanos() as u64;
+                    if late > self.latest.load(Ordering::Relaxed) {
+                        self.latest.store(late, Ordering::Relaxed);
+                    }
+                    handle(event);
+                }
             }
         }
     }

@@ -69,16 +69,19 @@ pub(crate) struct Waiting<'a> {
     listening: Option<Listening>,
     /// The last attempt found that others hold the lock.
     refused: bool,
+    /// How often a master had recovered before the last attempt.
+    recoveries: u64,
 }
 
 impl<'a> Waiting<'a> {
     pub(crate) fn new(engine: &'a Arc<Engine>, keys: &'a Keys, terms: &'a Terms) -> Waiting<'a> {
-        Waiting { engine, keys, terms, listening: None, refused: false }
+        Waiting { engine, keys, terms, listening: None, refused: false, recoveries: 0 }
     }
 
     /// Before an attempt: what it should say of this waiter. It stays in the masters' lines until its time is over, or its
     /// poll has been due twice and it has not come.
-    pub(crate) fn word(&self, patience: &Patience<'_>) -> Option<Word> {
+    pub(crate) fn word(&mut self, patience: &Patience<'_>) -> Option<Word> {
+        self.recoveries = self.engine.recoveries();
         let listening = self.listening.as_ref()?;
         let now = clock::now();
         let longest = if self.terms.pause.is_some() { LONGEST } else { self.terms.backoff.cap.min(LONGEST) };
@@ -125,6 +128,10 @@ impl<'a> Waiting<'a> {
             if !patience.goes_on() {
                 return Ok(Paused::GivenUp);
             }
+            // The outage may be over: a master has recovered since the attempt began.
+            if !self.refused && self.engine.recoveries() != self.recoveries {
+                return Ok(Paused::Woken);
+            }
             let now = clock::now();
             let due = ear.map_or(Mono::NEVER, |ear| ear.wakeup(|w| w.due())).min(at);
             if now >= due {
@@ -133,7 +140,7 @@ impl<'a> Waiting<'a> {
             let longest = due.since(now).min(patience.look());
             match ear {
                 Some(_) => std::thread::park_timeout(longest),
-                None => self.engine.pause(now.plus(longest))?,
+                None => self.engine.pause_of_outage(now.plus(longest), self.recoveries)?,
             }
         }
     }

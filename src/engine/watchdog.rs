@@ -11,18 +11,18 @@ use std::sync::Arc;
 
 /// How many threads without a lease are kept.
 const IDLE: usize = 64;
-/// How many threads a client has at most; the leases beyond are renewed together. A thread takes four of the kernel's memory
-/// mappings, of which a process has 65 530 unless told otherwise; a thread that finds none left when it begins aborts the
-/// process, which nobody can catch.
-const MOST: usize = 4_096;
 
 /// The sending end of a thread's work. It travels with each job, so that a thread whose sender nobody keeps ends.
 type Worker = Sender<Job>;
 
 /// A renewal to do.
-pub(crate) struct Job {
-    held: Arc<Held>,
-    worker: Option<Worker>,
+pub(crate) enum Job {
+    /// By this thread, whose sender comes with it.
+    Renew(Arc<Held>, Worker),
+    /// By a thread that is to be started for it.
+    Hire(Arc<Held>),
+    /// By the standby thread itself.
+    StandIn(Arc<Held>),
 }
 
 /// Whose thread renews a lease.
@@ -36,7 +36,7 @@ enum Taken {
     Empty,
     /// The thread waits for the next renewal.
     Waiting(Worker),
-    /// The thread renews now.
+    /// The thread renews now, or is being started.
     Renewing,
     /// The lease is over.
     Retired,
@@ -44,11 +44,13 @@ enum Taken {
 
 #[derive(Default)]
 struct Pool {
+    /// The largest number of threads.
+    most: usize,
     idle: Vec<Worker>,
-    /// Threads that have been started and have not ended.
+    /// Threads that have been started, or are about to be, and have not ended.
     live: usize,
-    /// The thread that stands in where none can be started.
-    shared: Option<Worker>,
+    /// The thread that starts the others, and renews where none can be started.
+    standby: Option<Worker>,
     /// Dropped to end the threads.
     running: Option<Sender<()>>,
     stopped: Option<Receiver<()>>,
@@ -58,42 +60,49 @@ struct Pool {
 #[derive(Default, Clone)]
 pub(crate) struct Watchdogs(Arc<Mutex<Pool>>);
 
+/// Gives back a thread's place in the count, also if it was not started or panics.
+struct Live(Watchdogs);
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.0.0.lock().live -= 1;
+    }
+}
+
 impl Watchdogs {
-    /// Starts the thread that stands in for those that cannot be started later.
+    /// At most so many threads.
+    pub(crate) fn new(most: usize) -> Watchdogs {
+        Watchdogs(Arc::new(Mutex::new(Pool { most, ..Pool::default() })))
+    }
+
+    /// Starts the thread that starts the others when their leases need them.
     pub(crate) fn start(&self, threads: &Arc<Threads>) -> io::Result<()> {
         let (running, stopped) = unbounded();
+        let (standby, jobs) = unbounded();
         {
             let mut pool = self.0.lock();
             pool.running = Some(running);
-            pool.stopped = Some(stopped);
+            pool.stopped = Some(stopped.clone());
+            pool.standby = Some(standby);
         }
-        let shared = self.spawn(threads, "standby")?;
-        self.0.lock().shared = Some(shared);
-        Ok(())
+        let (dogs, starter) = (self.clone(), threads.clone());
+        threads.spawn("standby", move || {
+            while let Some(job) = next_unless_stopped(&jobs, Some(&stopped)) {
+                let (Job::Renew(held, _) | Job::Hire(held) | Job::StandIn(held)) = &job;
+                let held = held.clone();
+                if catch_unwind(AssertUnwindSafe(|| dogs.stand_by(&starter, job))).is_err() {
+                    held.lose(Reason::WatchdogPanic);
+                }
+            }
+        })
     }
 
     /// Ends the threads.
     pub(crate) fn stop(&self) {
         let mut pool = self.0.lock();
-        let ended = (pool.running.take(), std::mem::take(&mut pool.idle), pool.shared.take());
+        let ended = (pool.running.take(), std::mem::take(&mut pool.idle), pool.standby.take());
         drop(pool);
         drop(ended);
-    }
-
-    fn spawn(&self, threads: &Arc<Threads>, role: &str) -> io::Result<Worker> {
-        let (sender, jobs) = unbounded::<Job>();
-        let stopped = {
-            let mut pool = self.0.lock();
-            pool.live += 1;
-            pool.stopped.clone()
-        };
-        let dogs = self.clone();
-        let work = move || {
-            dogs.work(&jobs, stopped.as_ref());
-            dogs.0.lock().live -= 1;
-        };
-        threads.spawn(role, work).inspect_err(|_| self.0.lock().live -= 1)?;
-        Ok(sender)
     }
 
     /// Whether the lease has a thread, or may have one.
@@ -102,59 +111,90 @@ impl Watchdogs {
             return true;
         }
         let pool = self.0.lock();
-        !pool.idle.is_empty() || pool.live < MOST
+        !pool.idle.is_empty() || pool.live < pool.most
     }
 
-    fn work(&self, jobs: &Receiver<Job>, stopped: Option<&Receiver<()>>) {
-        while let Some(Job { held, worker }) = next_unless_stopped(jobs, stopped) {
-            renew(&held);
-            if crate::planted::on("watchdog_dies") {
-                return;
-            }
-            if let Some(worker) = worker {
-                let mut seat = held.seat.0.lock();
-                if let Taken::Retired = *seat {
-                    drop(seat);
-                    self.keep(worker);
-                } else {
-                    *seat = Taken::Waiting(worker);
-                }
-            }
-        }
-    }
-
-    /// Has the lease renewed by its thread; called with its gate closed, so it must not block.
-    pub(crate) fn renew(&self, threads: &Arc<Threads>, held: &Arc<Held>) {
+    /// Has the lease renewed by its thread; called with its gate closed, on the timer's thread, so it must not block nor start
+    /// a thread.
+    pub(crate) fn renew(&self, held: &Arc<Held>) {
         let mut seat = held.seat.0.lock();
-        let worker = match std::mem::take(&mut *seat) {
+        let mut worker = match std::mem::take(&mut *seat) {
             Taken::Waiting(worker) => Some(worker),
-            Taken::Empty => self.hire(threads),
+            Taken::Empty => None,
             // The renewal under way plans the next one.
             busy => {
                 *seat = busy;
                 return;
             }
         };
-        if let Some(worker) = worker
-            && worker.send(Job { held: held.clone(), worker: Some(worker.clone()) }).is_ok()
-        {
+        let mut pool = self.0.lock();
+        worker = worker.or_else(|| pool.idle.pop());
+        let (to, job) = match worker {
+            Some(worker) => (Some(worker.clone()), Job::Renew(held.clone(), worker)),
+            None if pool.live < pool.most => {
+                pool.live += 1;
+                (pool.standby.clone(), Job::Hire(held.clone()))
+            }
+            None => (pool.standby.clone(), Job::StandIn(held.clone())),
+        };
+        drop(pool);
+        // Without a standby thread the client is closed, which loses the lease aloud.
+        if to.is_some_and(|to| to.send(job).is_ok()) {
             *seat = Taken::Renewing;
-            return;
-        }
-        drop(seat);
-        let shared = self.0.lock().shared.clone();
-        if shared.is_none_or(|s| s.send(Job { held: held.clone(), worker: None }).is_err()) {
-            log::error!("lock {:?}: there is no watchdog thread; the lease will end", held.keys.name);
         }
     }
 
-    fn hire(&self, threads: &Arc<Threads>) -> Option<Worker> {
-        if let Some(worker) = self.0.lock().idle.pop() {
-            return Some(worker);
+    /// One job of the standby thread.
+    fn stand_by(&self, threads: &Arc<Threads>, job: Job) {
+        let held = match job {
+            Job::Hire(held) => match self.hire(threads) {
+                Ok(worker) => {
+                    // The thread lives for as long as a sender does, and takes what it is sent.
+                    let _ = worker.send(Job::Renew(held, worker.clone()));
+                    return;
+                }
+                Err(e) => {
+                    log::warn!("no thread for a watchdog, so the lease is renewed together with others: {e}");
+                    held
+                }
+            },
+            Job::Renew(held, _) | Job::StandIn(held) => held,
+        };
+        if !held.renew_together() {
+            renew(&held);
         }
-        self.spawn(threads, "watchdog")
-            .inspect_err(|e| log::warn!("no thread for a watchdog: {e}; the shared one renews"))
-            .ok()
+        let mut seat = held.seat.0.lock();
+        if let Taken::Renewing = *seat {
+            *seat = Taken::Empty;
+        }
+    }
+
+    /// Starts a thread, which was counted before.
+    fn hire(&self, threads: &Arc<Threads>) -> io::Result<Worker> {
+        let live = Live(self.clone());
+        let (sender, jobs) = unbounded::<Job>();
+        let stopped = self.0.lock().stopped.clone();
+        threads.spawn("watchdog", move || {
+            live.0.work(&jobs, stopped.as_ref());
+            drop(live);
+        })?;
+        Ok(sender)
+    }
+
+    fn work(&self, jobs: &Receiver<Job>, stopped: Option<&Receiver<()>>) {
+        while let Some(Job::Renew(held, worker)) = next_unless_stopped(jobs, stopped) {
+            renew(&held);
+            if crate::planted::on("watchdog_dies") {
+                return;
+            }
+            let mut seat = held.seat.0.lock();
+            if let Taken::Retired = *seat {
+                drop(seat);
+                self.keep(worker);
+            } else {
+                *seat = Taken::Waiting(worker);
+            }
+        }
     }
 
     /// The lease is over: its thread may serve another one.

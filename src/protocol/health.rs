@@ -23,16 +23,19 @@ pub enum Treatment {
     Skip,
 }
 
-/// Decides how a round treats a master, given the limit after which an unanswered master is called hung.
-pub fn treat(link: Link, now: Mono, limit: Duration) -> Treatment {
+/// Decides how a round treats a master, given the limit after which an unanswered master is called hung. All answers that had
+/// come by `read_up_to` have been read: an answer may lie in the socket of a process that was not given a processor, and says
+/// nothing against the master.
+pub fn treat(link: Link, read_up_to: Mono, limit: Duration) -> Treatment {
     match link {
         Link::Down => Treatment::Skip,
-        Link::Up(Some(sent)) if now.since(sent) > limit => Treatment::AskOnly,
+        Link::Up(Some(sent)) if read_up_to.since(sent) > limit => Treatment::AskOnly,
         Link::Up(_) => Treatment::Ask,
     }
 }
 
-/// Whether a connection is given up: its oldest unanswered request is older than the connection's own limit.
+/// Whether a connection is given up: its oldest unanswered request was older than the connection's own limit at `now`, up to
+/// which all answers have been read.
 ///
 /// This clock is apart from every round's, so that a lock with a short ttl does not cost the others their connection.
 pub fn give_up(oldest: Option<Mono>, now: Mono, limit: Duration) -> bool {

@@ -26,8 +26,10 @@ use std::time::Duration;
 pub(crate) trait Hooks: Send + Sync {
     /// The connection to master `i` is gone and wants to be replaced.
     fn connection_lost(&self, i: usize);
-    /// The release in `op` may not have reached master `i`.
-    fn undelivered(&self, i: usize, op: &Arc<Op>);
+    /// These releases may not have reached master `i`.
+    fn undelivered(&self, i: usize, releases: Vec<Arc<Op>>);
+    /// Master `i`, which was hung, has answered.
+    fn recovered(&self, i: usize);
     /// The release in `op` found that somebody waits; whether it told him.
     fn others_wait(&self, op: &Arc<Op>, told: bool);
     /// Replies may come that nobody waits for: see to it that they are read.
@@ -93,6 +95,8 @@ pub(crate) struct Lane {
     pub(crate) attended: AtomicBool,
     /// How often somebody has led.
     pub(crate) leads: AtomicU64,
+    /// Every answer that had come by this moment has been read, in nanoseconds.
+    pub(super) read_up_to: AtomicU64,
     pub(super) hooks: Box<dyn Hooks>,
 }
 
@@ -117,6 +121,7 @@ impl Lane {
             epoch: AtomicU64::new(1),
             attended: AtomicBool::new(false),
             leads: AtomicU64::new(0),
+            read_up_to: AtomicU64::new(0),
             hooks,
             config,
         })
@@ -175,6 +180,7 @@ impl Lane {
 
     fn write_batch(&self, writer: &mut Writer, batch: &[Job], woken: &mut Woken) {
         let now = clock::now();
+        let read_up_to = Mono::from_nanos(self.read_up_to.load(Ordering::Acquire));
         let Writer { encoder, outgoing, entries, .. } = writer;
         for (i, (link, out)) in self.links.iter().zip(outgoing).enumerate() {
             let outlook = link.outlook();
@@ -187,7 +193,10 @@ impl Lane {
             if out.conn_id != conn.id() {
                 out.restart(conn.id());
             }
-            let awaited = treat(outlook.condition, now, self.config.master_limit) == Treatment::Ask;
+            let awaited = treat(outlook.condition, read_up_to, self.config.master_limit) == Treatment::Ask;
+            if !awaited && !link.hung.load(Ordering::Relaxed) {
+                link.hung.store(true, Ordering::Release);
+            }
             let (settled, scripts_only) = (outlook.settled.as_ref(), outlook.scripts_only);
             let peer = Peer { index: i, run_id: conn.run_id(), settled, scripts_only };
             for job in batch {
@@ -243,24 +252,37 @@ impl Lane {
 
     /// Answers for a master that is down.
     fn refuse(&self, i: usize, batch: &[Job], now: Mono, woken: &mut Woken) {
-        let mut reason = None;
-        for job in batch {
-            let op = match job {
-                Job::New(op) if op.targets >> i & 1 == 1 => op,
-                Job::Resend(op, to) if *to == i => op,
-                _ => continue,
-            };
-            let why = reason.get_or_insert_with(|| self.hooks.down_reason(i));
-            self.deliver_failure(i, op, Cause::Down(why.clone()), now, woken);
+        let mut ops = batch.iter().filter_map(|job| match job {
+            Job::New(op) if op.targets >> i & 1 == 1 => Some(op),
+            Job::Resend(op, to) if *to == i => Some(op),
+            _ => None,
+        });
+        if let Some(first) = ops.next() {
+            let cause = Cause::Down(self.hooks.down_reason(i));
+            self.deliver_failures(i, std::iter::once(first).chain(ops), &cause, now, woken);
         }
     }
 
-    fn deliver_failure(&self, i: usize, op: &Arc<Op>, cause: Cause, now: Mono, woken: &mut Woken) {
-        if op.command.operation.is_release() {
-            self.hooks.undelivered(i, op);
+    /// Answers for master `i`, which cannot.
+    fn deliver_failures<'a>(
+        &self,
+        i: usize,
+        ops: impl Iterator<Item = &'a Arc<Op>>,
+        cause: &Cause,
+        now: Mono,
+        woken: &mut Woken,
+    ) {
+        let mut releases = Vec::new();
+        for op in ops {
+            if op.command.operation.is_release() {
+                releases.push(op.clone());
+            }
+            if op.answer(i, Answer::Failed(cause.clone()), now) {
+                self.finish(op, woken);
+            }
         }
-        if op.answer(i, Answer::Failed(cause), now) {
-            self.finish(op, woken);
+        if !releases.is_empty() {
+            self.hooks.undelivered(i, releases);
         }
     }
 
@@ -279,9 +301,7 @@ impl Lane {
         let Some(entries) = self.links[i].give_up(conn_id) else { return };
         log::debug!("master {i}: connection closed: {cause}");
         let now = clock::now();
-        for entry in entries {
-            self.deliver_failure(i, &entry.op, cause.clone(), now, woken);
-        }
+        self.deliver_failures(i, entries.iter().map(|entry| &entry.op), &cause, now, woken);
         self.changed();
         self.hooks.connection_lost(i);
     }
@@ -365,7 +385,7 @@ impl Lane {
     ) -> Option<Thread> {
         if op.command.operation.is_release() {
             match answer {
-                Answer::Failed(_) => self.hooks.undelivered(i, op),
+                Answer::Failed(_) => self.hooks.undelivered(i, vec![op.clone()]),
                 Answer::Yes(Some(RELEASED_AND_TOLD)) => self.hooks.others_wait(op, true),
                 Answer::Yes(Some(RELEASED_NOT_TOLD)) => self.hooks.others_wait(op, false),
                 _ => {}

@@ -24,6 +24,8 @@ pub(crate) struct Link {
     inner: Mutex<Inner>,
     /// The writer has bytes that the socket did not take.
     pub(crate) backlog: AtomicBool,
+    /// A round was sent that does not wait for this master, because it owes an older answer for too long.
+    pub(crate) hung: AtomicBool,
 }
 
 /// What the writer needs to know before it encodes.
@@ -79,6 +81,7 @@ impl Link {
         inner.pooled = Some(pooled);
         debug_assert!(inner.said.fifo.is_empty(), "requests of a former connection");
         self.backlog.store(false, Ordering::Release);
+        self.hung.store(false, Ordering::Release);
     }
 
     /// Gives up connection `conn_id`; its unanswered requests, unless somebody else did it before.

@@ -8,7 +8,7 @@ use super::poll::poll;
 use super::reply::{READ, Replies, Stop};
 use super::seat::Awaited;
 use crate::planted;
-use crate::protocol::health::give_up;
+use crate::protocol::health::{Treatment, give_up, treat};
 use crate::protocol::{Answer, Cause, Mono};
 use crate::sys::clock;
 use crate::sys::sync::Ordering;
@@ -117,17 +117,19 @@ impl Lane {
             (&*s.conn, backlog)
         });
         let (ready, writable) = poll(watched, &self.wake, limit);
-        let now = clock::now();
+        let (before, now) = (now, clock::now());
         let mut flush = writable;
         for k in 0..reader.sources.len() {
             if ready >> k & 1 == 1 {
                 flush |= self.read(reader, k, mine, now);
             }
         }
-        if now >= reader.next_check {
-            // After the reading: a connection whose answers lie in its buffer is not overdue.
-            reader.next_check = now.plus(self.config.connection_limit / 8);
-            self.close_overdue(now, &mut reader.woken);
+        // What had come before the poll has been read: a master is called hung by this time, not by the clock, which goes on
+        // while this thread does not run.
+        self.read_up_to.store(before.nanos(), Ordering::Release);
+        if before >= reader.next_check {
+            reader.next_check = before.plus(self.config.connection_limit / 8);
+            self.close_overdue(before, &mut reader.woken);
         }
         if flush {
             self.flush();
@@ -138,6 +140,19 @@ impl Lane {
 
     /// Reads what source `k` has; true if something is to be sent again.
     fn read(&self, reader: &mut Reader, k: usize, mine: Option<&Arc<Op>>, now: Mono) -> bool {
+        let resend = self.read_all(reader, k, mine, now);
+        let i = reader.sources[k].master;
+        let link = &self.links[i];
+        if link.hung.load(Ordering::Relaxed)
+            && treat(link.outlook().condition, now, self.config.master_limit) == Treatment::Ask
+        {
+            link.hung.store(false, Ordering::Release);
+            self.hooks.recovered(i);
+        }
+        resend
+    }
+
+    fn read_all(&self, reader: &mut Reader, k: usize, mine: Option<&Arc<Op>>, now: Mono) -> bool {
         let Reader { sources, buffer, woken, .. } = reader;
         let Source { master, conn, replies } = &mut sources[k];
         let (i, mut resend) = (*master, false);
@@ -174,7 +189,7 @@ impl Lane {
         }
     }
 
-    /// Closes connections that owe an answer for longer than their own limit.
+    /// Closes connections that owed an answer for longer than their own limit at `now`, up to which all have been read.
     fn close_overdue(&self, now: Mono, woken: &mut Woken) {
         for (i, link) in self.links.iter().enumerate() {
             if give_up(link.oldest(), now, self.config.connection_limit)

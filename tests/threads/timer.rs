@@ -1,7 +1,7 @@
 //! The timer's thread (`src/engine/timer.rs`): what is entered is handled when it is due, whatever it is waiting for.
 
+use crate::engine::chores::Chore;
 use crate::engine::core::Engine;
-use crate::engine::timer::Event;
 use crate::world;
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread;
@@ -15,17 +15,17 @@ fn scenario() {
         let engine = engine.clone();
         thread::spawn(move || {
             for i in events {
-                engine.timer.enter(at(i), Event::Reap(i));
+                engine.chores.enter(at(i), Chore::Reap(i));
             }
         })
     });
     let leaver = engine.clone();
     let leaves = thread::spawn(move || {
-        let first = leaver.timer.enter(at(5), Event::Reap(5));
-        let key = leaver.timer.enter(at(1_000), Event::Reap(1_000));
+        let first = leaver.chores.enter(at(5), Chore::Reap(5));
+        let key = leaver.chores.enter(at(1_000), Chore::Reap(1_000));
         // Perhaps it was handled.
-        leaver.timer.leave(first);
-        leaver.timer.leave(key);
+        leaver.chores.leave(first);
+        leaver.chores.leave(key);
     });
     // Some of it falls due while more is entered.
     let early = thread_rng().gen_range(0..40);
@@ -39,7 +39,7 @@ fn scenario() {
     let all = handled.clone();
     world::wait_until(move || [10, 20, 25, 30].iter().all(|i| all().iter().any(|(k, _)| k == i)));
     world::advance(Duration::from_secs(2));
-    let again = engine.timer.enter(world::now(), Event::Reap(7));
+    let again = engine.chores.enter(world::now(), Chore::Reap(7));
     assert!(again.0 <= world::now());
     let last = handled.clone();
     world::wait_until(move || last().iter().any(|(i, _)| *i == 7));

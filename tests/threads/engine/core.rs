@@ -1,6 +1,7 @@
 //! The engine: one master, one lane, and the threads. The order of its end is that of `src/engine/core.rs`.
 
 use super::care::Caretakers;
+use super::chores::{Chore, Record};
 use super::held::Held;
 use super::queue::Queues;
 use super::rounds::Finished;
@@ -29,7 +30,9 @@ pub(crate) struct Engine {
     pub(crate) settings: Settings,
     pub(crate) labels: Arc<Vec<String>>,
     pub(crate) lanes: Vec<Arc<Lane>>,
-    pub(crate) timer: Arc<Timer>,
+    pub(crate) timer: Arc<Timer<Weak<Held>>>,
+    pub(crate) chores: Arc<Timer<Chore>>,
+    pub(crate) record: Record,
     pub(crate) threads: Arc<Threads>,
     pub(crate) caretakers: Caretakers,
     pub(crate) callbacks: Callbacks,
@@ -48,7 +51,9 @@ struct LaneHooks(Weak<Engine>);
 impl Hooks for LaneHooks {
     fn connection_lost(&self, _: usize) {}
 
-    fn undelivered(&self, _: usize, _: &Arc<Op>) {}
+    fn undelivered(&self, _: usize, _: Vec<Arc<Op>>) {}
+
+    fn recovered(&self, _: usize) {}
 
     fn others_wait(&self, _: &Arc<Op>, _: bool) {}
 
@@ -84,7 +89,7 @@ impl Engine {
             outage_patience: ages,
             lanes: 1,
             pool_size: 1,
-            shared_watchdog: false,
+            watchdog_threads: 256,
             hand_over: Duration::ZERO,
             label: "".into(),
             backoff: Backoff::DEFAULT,
@@ -104,10 +109,12 @@ impl Engine {
                 labels: Arc::new(vec!["master".into()]),
                 lanes: vec![Arc::new(Lane::new(config, Box::new(LaneHooks(weak.clone()))).unwrap())],
                 timer: Timer::new().unwrap(),
+                chores: Timer::new().unwrap(),
+                record: Record::default(),
                 threads: Arc::default(),
                 caretakers: Caretakers::new(1),
                 callbacks: Callbacks::default(),
-                watchdogs: Watchdogs::default(),
+                watchdogs: Watchdogs::new(settings.watchdog_threads),
                 queues: Queues::new(),
                 shared: SharedWatchdog,
                 heard,
@@ -117,7 +124,15 @@ impl Engine {
             }
         });
         engine.lanes[0].install(0, conn);
-        engine.timer.start(&engine.threads, Arc::downgrade(&engine)).unwrap();
+        let due = |held: Weak<Held>| held.upgrade().iter().for_each(Held::due);
+        engine.timer.start(&engine.threads, "timer", due).unwrap();
+        let weak = Arc::downgrade(&engine);
+        let chore = move |chore| {
+            if let Some(engine) = weak.upgrade() {
+                engine.do_chore(chore);
+            }
+        };
+        engine.chores.start(&engine.threads, "chores", chore).unwrap();
         engine.watchdogs.start(&engine.threads).unwrap();
         engine
     }
@@ -146,9 +161,10 @@ impl Engine {
     /// Ends the engine: whoever holds is told, and all threads end.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        for held in self.timer.stop() {
+        for held in self.timer.stop().iter().filter_map(Weak::upgrade) {
             held.lose(Reason::Closed);
         }
+        drop(self.chores.stop());
         self.watchdogs.stop();
         self.caretakers.stop();
         self.callbacks.stop();

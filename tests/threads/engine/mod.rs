@@ -4,6 +4,8 @@ pub(crate) mod core;
 
 #[path = "../../../src/engine/care.rs"]
 pub(crate) mod care;
+#[path = "../../../src/engine/chores.rs"]
+pub(crate) mod chores;
 #[path = "../../../src/engine/error.rs"]
 pub(crate) mod error;
 #[path = "../../../src/engine/held.rs"]
