@@ -78,18 +78,26 @@ pub fn by_held(pace: Pace, here: &Path) -> io::Result<Sheet> {
     Ok(sheet(&rows))
 }
 
-/// A holder, which does not outlive us.
-struct Holder {
+/// A process that holds locks, which does not outlive us.
+pub(super) struct Holder {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl Holder {
-    fn line(&mut self) -> io::Result<String> {
+    /// Starts `here scale ARGS`.
+    pub(super) fn start(here: &Path, args: &[&str]) -> io::Result<Holder> {
+        let mut child =
+            Command::new(here).arg("scale").args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let Some(stdout) = child.stdout.take() else { return Err(io::ErrorKind::BrokenPipe.into()) };
+        Ok(Holder { child, lines: BufReader::new(stdout).lines() })
+    }
+
+    pub(super) fn line(&mut self) -> io::Result<String> {
         self.lines.next().unwrap_or_else(|| Err(io::Error::other("the holder ended")))
     }
 
-    fn go_on(&mut self) -> io::Result<()> {
+    pub(super) fn go_on(&mut self) -> io::Result<()> {
         let Some(stdin) = &mut self.child.stdin else { return Err(io::ErrorKind::BrokenPipe.into()) };
         writeln!(stdin, "go on")
     }
@@ -105,13 +113,7 @@ impl Drop for Holder {
 fn run(cell: Cell, here: &Path) -> io::Result<Row> {
     let cluster = masters(3)?;
     let memory = used_memory(&cluster[0])?;
-    let mut child = Command::new(here)
-        .args(["scale", "--hold", &cell.order.to_string(), "--nodes", &cluster.urls().join(",")])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let Some(stdout) = child.stdout.take() else { return Err(io::ErrorKind::BrokenPipe.into()) };
-    let mut holder = Holder { child, lines: BufReader::new(stdout).lines() };
+    let mut holder = Holder::start(here, &["--hold", &cell.order.to_string(), "--nodes", &cluster.urls().join(",")])?;
     match holder.line()?.as_str() {
         "holding" => {}
         other => return Err(io::Error::other(format!("{}: {other}", cell.order))),

@@ -111,7 +111,7 @@ pub fn serve(nodes: &str, order: Order) -> io::Result<()> {
 }
 
 /// Says a line and waits for one.
-fn told(line: &str) -> io::Result<()> {
+pub(super) fn told(line: &str) -> io::Result<()> {
     println!("{line}");
     io::stdout().flush()?;
     match io::stdin().lock().read_line(&mut String::new())? {

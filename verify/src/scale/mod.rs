@@ -3,8 +3,10 @@
 
 pub mod held;
 pub mod holder;
+pub mod hung;
 pub mod measure;
 pub mod plot;
+pub mod rate;
 pub mod sheet;
 pub mod sweeps;
 
@@ -16,6 +18,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 use sweeps::Pace;
 
 /// The options of `verify scale`.
@@ -30,12 +33,21 @@ pub struct Options {
     /// Only these, with commas between
     #[arg(long, value_delimiter = ',')]
     pub only: Vec<Sweep>,
+    /// How long each row of `hung-rate` takes; default: 60, with `--quick` 10
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    pub seconds: Option<u64>,
     /// The program that holds locks; default: this one
     #[arg(long, hide = true)]
     pub here: Option<PathBuf>,
     /// Be a process that holds locks
     #[arg(long, hide = true)]
     pub hold: Option<Order>,
+    /// Be a process that holds locks and locks at full rate
+    #[arg(long, hide = true)]
+    pub rate: Option<rate::Order>,
+    /// Be a process that keeps a processor busy until its standard input ends
+    #[arg(long, hide = true)]
+    pub spin: bool,
     /// The masters of that process
     #[arg(long, hide = true, default_value = "")]
     pub nodes: String,
@@ -54,6 +66,8 @@ pub enum Sweep {
     Held,
     /// The round trip, from 0.1 to 10 ms
     Distance,
+    /// Nothing grows: locks are held beside threads at full rate while a master hangs, without and with busy processors
+    HungRate,
 }
 
 /// Runs it.
@@ -63,6 +77,15 @@ pub fn run(options: &Options) -> Verdict {
             Ok(()) => Verdict::held("all let go"),
             Err(error) => Verdict::failed(error.to_string()),
         };
+    }
+    if let Some(order) = options.rate {
+        return match rate::serve(&options.nodes, order) {
+            Ok(()) => Verdict::held("all released"),
+            Err(error) => Verdict::failed(error.to_string()),
+        };
+    }
+    if options.spin {
+        hung::spin();
     }
     if !servers::available() {
         return Verdict::failed("redis-server is not installed (scripts/install-redis does it)");
@@ -93,6 +116,7 @@ pub fn measure(options: &Options) -> io::Result<Vec<Sheet>> {
             Sweep::Names => sweeps::by_names(pace),
             Sweep::Held => held::by_held(pace, &here),
             Sweep::Distance => sweeps::by_distance(pace),
+            Sweep::HungRate => hung::hung_rate(pace, options.seconds.map(Duration::from_secs), &here),
         }?;
         println!("{}", sheet.markdown());
         if let Some(out) = &options.out {
@@ -149,7 +173,12 @@ fn verdict(sheets: &[Sheet]) -> Verdict {
     } else {
         ""
     };
-    Verdict::held(format!("{rows} points measured{held}"))
+    let hung = if sheets.iter().any(|sheet| sheet.name == hung::NAME) {
+        "; beside threads at full rate and a master that hung no lock was lost"
+    } else {
+        ""
+    };
+    Verdict::held(format!("{rows} points measured{held}{hung}"))
 }
 
 /// Where the plots of a page are looked for.
