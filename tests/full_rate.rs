@@ -125,9 +125,9 @@ fn stopped_child() {
         let guard = client.lock("dropped").acquire().unwrap();
         // All that was asked before is answered and read, except by a master that hangs.
         drop(guard);
+        let (mut last, mut now) = (Instant::now(), Instant::now());
         kill_process(me, Signal::STOP).unwrap();
         // Another thread may take the signal: this one goes on until it is stopped, which is a jump of its clock.
-        let (mut last, mut now) = (Instant::now(), Instant::now());
         while now - last < ms(200) {
             (last, now) = (now, Instant::now());
         }
