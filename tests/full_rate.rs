@@ -67,6 +67,8 @@ fn a_held_lock_is_renewed_in_time_beside_threads_at_full_rate_while_a_master_han
         drop(end);
         let results = workers.map(|worker| worker.join().unwrap());
         held.check().unwrap();
+        let stats = client.stats();
+        assert!(stats.renewal_latest < secs(1), "{stats:?}");
         assert!(least > ms(500), "only {least:?} were left of the lease after {after:?}; cycles, longest: {results:?}");
         for (cycles, longest) in results {
             assert!(cycles > 100, "{cycles} cycles are no load");
@@ -96,6 +98,9 @@ fn the_first_try_after_a_stop_of(masters: &support::servers::Cluster, hung: bool
         assert_eq!(answer, "granted", "round {round}, after {stop:?}");
     }
     child.tell("end");
+    // The connections are looked at every second, so a stop of 1.5 s makes that late.
+    let late: u64 = child.expect("late by ms: ").parse().unwrap();
+    assert!(late >= 300, "the timer of the chores was {late} ms late at the most");
     assert!(child.end(SOON).success());
 }
 
@@ -139,4 +144,5 @@ fn stopped_child() {
             Err(error) => say(&format!("{error}").replace('\n', "; ")),
         }
     }
+    say(&format!("late by ms: {}", client.stats().chore_latest.as_millis()));
 }

@@ -27,6 +27,25 @@ fn a_dead_master_costs_nothing_but_its_vote() {
 }
 
 #[test]
+fn no_release_waits_for_a_master_that_has_nothing_of_the_lock() {
+    let Some(masters) = masters(3) else { return };
+    let client = settled(&masters);
+    masters[1].kill();
+    eventually("it is known to be down", || {
+        drop(client.lock("probe").acquire().unwrap());
+        let before = client.undelivered();
+        assert_eq!(client.lock("after").acquire().unwrap().release(), Release::Released);
+        client.undelivered() == before
+    });
+    let before = client.undelivered();
+    for i in 0..500 {
+        assert_eq!(client.lock(&format!("after/{i}")).acquire().unwrap().release(), Release::Released);
+    }
+    let after = client.undelivered();
+    assert!(after.0 <= before.0 && after.1 <= before.1 + before.0 as u64, "{before:?}, then {after:?}");
+}
+
+#[test]
 fn a_dead_master_at_the_start_is_no_error() {
     let Some(masters) = masters(3) else { return };
     drop(settled(&masters));

@@ -7,10 +7,13 @@
 
 mod support;
 
-use redleash::{Error, Lease, Options, Reason, Said, State};
+use redleash::{Error, Lease, Options, Reason, Retry, Said, State};
+use std::thread;
 use std::time::Instant;
 use support::servers::Cluster;
-use support::{builder, client, deadline, eventually, masters, ms, no_keys_left, reason, secs, settle, settled};
+use support::{
+    builder, client, deadline, eventually, let_pass, masters, ms, no_keys_left, reason, secs, settle, settled,
+};
 
 fn pause(masters: &Cluster, which: &[usize]) {
     for i in which {
@@ -182,4 +185,23 @@ fn two_masters_down_and_up_again_while_held() {
     // Two in quarantine, for two seconds.
     let again = client.lock("x").try_acquire_for(secs(20)).unwrap().expect("free again");
     assert!(guard.check().is_err() && again.check().is_ok());
+}
+
+#[test]
+fn an_outage_that_ends_is_noticed_before_the_pause_does() {
+    let Some(masters) = masters(3) else { return };
+    let pauses = Retry::Backoff { min: secs(60), max: secs(90), cap: secs(90) };
+    let client = settle(builder(masters.urls()).retry(pauses));
+    masters[0].pause().unwrap();
+    masters[1].pause().unwrap();
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| client.lock("x").try_acquire_for(secs(300)).unwrap().is_some());
+        // Its first round is over by then, and its connections are closed.
+        let_pass(secs(3));
+        assert!(!waits.is_finished());
+        masters[0].resume().unwrap();
+        masters[1].resume().unwrap();
+        eventually("the lock is granted", || waits.is_finished());
+        assert!(waits.join().unwrap());
+    });
 }

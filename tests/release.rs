@@ -11,7 +11,10 @@ use redleash::{Lease, Options, Release};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use support::child::{Child, say, task};
-use support::{SOON, builder, client, eventually, lock_keys, masters, no_keys_left, proc, pttl, secs, settled, value};
+use support::{
+    SOON, always, builder, client, eventually, lock_keys, masters, no_keys_left, proc, pttl, secs, settle, settled,
+    value,
+};
 
 #[test]
 fn dropped_in_another_thread() {
@@ -154,4 +157,33 @@ fn dropping_the_client_first_keeps_the_guard() {
     drop(guard);
     no_keys_left(&masters);
     assert_eq!(value(&masters[0], "x"), None);
+}
+
+/// The release of a lock with a long ttl, refused by every master for as long as `refuse` is in force.
+fn a_refused_release(refuse: &[&str], allow: &[&str]) {
+    let Some(masters) = masters(3) else { return };
+    let client = settle(builder(masters.urls()).ttl(secs(50)));
+    let guard = client.lock("refused").acquire().unwrap();
+    let configure = |command: &[&str]| masters.iter().for_each(|m| assert!(m.command(command).unwrap().is_ok()));
+    configure(refuse);
+    drop(guard);
+    eventually("every master has refused it", || client.undelivered().0 == 3);
+    // Longer than the first few pauses.
+    always(secs(2), "it waits for its delivery", || masters.iter().all(|m| lock_keys(m) == 1));
+    configure(allow);
+    no_keys_left(&masters);
+    eventually("nothing waits any more", || client.undelivered() == (0, 0));
+}
+
+#[test]
+fn a_release_that_was_refused_for_want_of_replicas_is_delivered_soon_after() {
+    a_refused_release(
+        &["CONFIG", "SET", "min-replicas-to-write", "1"],
+        &["CONFIG", "SET", "min-replicas-to-write", "0"],
+    );
+}
+
+#[test]
+fn a_release_that_was_not_permitted_is_delivered_when_it_is() {
+    a_refused_release(&["ACL", "SETUSER", "default", "-evalsha", "-eval"], &["ACL", "SETUSER", "default", "+@all"]);
 }
