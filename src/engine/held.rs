@@ -273,7 +273,7 @@ impl Held {
                 }
                 Todo::Renew => {
                     let dogs = &self.engine.watchdogs;
-                    if dogs.has_room(self) || !self.renew_together() {
+                    if dogs.has_room(self) || !self.engine.shared.offer(self) {
                         dogs.renew(self);
                     }
                 }
@@ -286,7 +286,7 @@ impl Held {
         }
     }
 
-    /// Has the lease renewed soon, together with others; false if there is no thread for that.
+    /// Has the lease renewed soon, together with others; false if no thread can be started for that.
     pub(crate) fn renew_together(self: &Arc<Self>) -> bool {
         self.engine.shared.renew(&self.engine, self)
     }

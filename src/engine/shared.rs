@@ -28,7 +28,12 @@ const GATHER: Duration = Duration::from_millis(25);
 pub(crate) struct SharedWatchdog(Mutex<Option<Sender<Arc<Held>>>>);
 
 impl SharedWatchdog {
-    /// Has the lease renewed soon; false if there is no thread to do it. Called with its gate closed.
+    /// Has the lease renewed soon, if the thread runs already. Called with its gate closed, on the timer's thread.
+    pub(crate) fn offer(&self, held: &Arc<Held>) -> bool {
+        self.0.lock().as_ref().is_some_and(|sender| sender.send(held.clone()).is_ok())
+    }
+
+    /// The same; the thread is started if it does not run. False if there is none to do it.
     pub(crate) fn renew(&self, engine: &Arc<Engine>, held: &Arc<Held>) -> bool {
         let mut slot = self.0.lock();
         if engine.is_closed() {

@@ -38,6 +38,10 @@ pub(crate) mod shared {
     pub(crate) struct SharedWatchdog;
 
     impl SharedWatchdog {
+        pub(crate) fn offer(&self, _: &Arc<Held>) -> bool {
+            false
+        }
+
         pub(crate) fn renew(&self, _: &Arc<Engine>, _: &Arc<Held>) -> bool {
             false
         }
