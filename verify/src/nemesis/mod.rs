@@ -8,6 +8,7 @@ pub mod clock;
 pub mod command;
 pub mod conduct;
 pub mod crew;
+pub mod crowd;
 pub mod dice;
 pub mod faults;
 pub mod history;
@@ -24,6 +25,7 @@ use check::History;
 use clock::Shim;
 use conduct::Conductor;
 use crew::{Keeper, Told};
+use crowd::Crowd;
 use dice::Dice;
 use faults::{Fault, Planned, schedule};
 use history::now;
@@ -70,10 +72,14 @@ const MORE_STOPS: usize = 8;
 /// Runs it.
 pub fn run(options: &Options) -> Verdict {
     match histories(options) {
-        Ok(histories) => {
+        Ok((histories, crowd)) => {
             histories.iter().for_each(|history| print!("{}", report::text(history)));
+            crowd.iter().for_each(|crowd| print!("{}", crowd.text()));
             println!();
-            let verdict = report::verdict(&histories);
+            let verdict = match &crowd {
+                Some(crowd) => crowd.verdict(report::verdict(&histories)),
+                None => report::verdict(&histories),
+            };
             match write_page(options, &histories, &verdict) {
                 Ok(()) => verdict,
                 Err(error) => Verdict::failed(format!("the page cannot be written: {error}")),
@@ -103,7 +109,7 @@ fn length(options: &Options) -> Duration {
     }
 }
 
-fn histories(options: &Options) -> Result<Vec<History>, Box<dyn Error>> {
+fn histories(options: &Options) -> Result<(Vec<History>, Option<Crowd>), Box<dyn Error>> {
     if !available() {
         return Err("redis-server is not installed (scripts/install-redis does it)".into());
     }
@@ -121,7 +127,13 @@ fn histories(options: &Options) -> Result<Vec<History>, Box<dyn Error>> {
         _ => &[(3, 0), (5, 1)],
     };
     println!("seed {seed}, {} s of faults", length.as_secs());
-    let arenas = thread::scope(|scope| {
+    let here = std::env::current_exe()?;
+    let (arenas, crowd) = thread::scope(|scope| {
+        // Without the quarantine only the check of two holders is tried out.
+        let crowd = (!options.no_quarantine).then(|| {
+            let here = &here;
+            scope.spawn(move || crowd::play(here, length, seed).map_err(|error| error.to_string()))
+        });
         let arenas: Vec<_> = kinds
             .iter()
             .map(|(masters, margin)| {
@@ -133,9 +145,11 @@ fn histories(options: &Options) -> Result<Vec<History>, Box<dyn Error>> {
             })
             .collect();
         let joined = arenas.into_iter().map(|arena| arena.join().unwrap_or_else(|_| Err("an arena panicked".into())));
-        joined.collect::<Result<Vec<_>, _>>()
-    })?;
-    Ok(arenas)
+        let arenas = joined.collect::<Result<Vec<_>, _>>();
+        let crowd = crowd.map(|crowd| crowd.join().unwrap_or_else(|_| Err("the crowd's arena panicked".into())));
+        (arenas, crowd.transpose())
+    });
+    Ok((arenas?, crowd?))
 }
 
 /// The command line program beside this one; built, if it is not there or older than its source.

@@ -79,25 +79,25 @@ pub fn by_held(pace: Pace, here: &Path) -> io::Result<Sheet> {
 }
 
 /// A process that holds locks, which does not outlive us.
-pub(super) struct Holder {
+pub(crate) struct Holder {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl Holder {
     /// Starts `here scale ARGS`.
-    pub(super) fn start(here: &Path, args: &[&str]) -> io::Result<Holder> {
+    pub(crate) fn start(here: &Path, args: &[&str]) -> io::Result<Holder> {
         let mut child =
             Command::new(here).arg("scale").args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let Some(stdout) = child.stdout.take() else { return Err(io::ErrorKind::BrokenPipe.into()) };
         Ok(Holder { child, lines: BufReader::new(stdout).lines() })
     }
 
-    pub(super) fn line(&mut self) -> io::Result<String> {
+    pub(crate) fn line(&mut self) -> io::Result<String> {
         self.lines.next().unwrap_or_else(|| Err(io::Error::other("the holder ended")))
     }
 
-    pub(super) fn go_on(&mut self) -> io::Result<()> {
+    pub(crate) fn go_on(&mut self) -> io::Result<()> {
         let Some(stdin) = &mut self.child.stdin else { return Err(io::ErrorKind::BrokenPipe.into()) };
         writeln!(stdin, "go on")
     }

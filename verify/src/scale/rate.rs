@@ -6,6 +6,7 @@
 use super::holder::told;
 use super::measure::{builder, failed, joined, usage};
 use redleash::{Client, Lease, LockGuard, Options, Release};
+use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
@@ -218,6 +219,7 @@ type Losses = Arc<Mutex<Vec<(usize, Instant, String)>>>;
 /// What is read of the held locks and of the process.
 struct Watch<'a> {
     guards: &'a [LockGuard],
+    parent: Option<Pid>,
     /// When each lease ends, as last read.
     deadlines: Vec<Instant>,
     least: Duration,
@@ -229,6 +231,10 @@ impl Watch<'_> {
     /// Reads for `span`; `start` is the start of the run.
     fn look(&mut self, start: Instant, until: Instant) -> io::Result<()> {
         while Instant::now() < until {
+            // Nobody reads what a process says whose parent has been killed.
+            if rustix::process::getppid() != self.parent {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
             for (guard, deadline) in self.guards.iter().zip(&mut self.deadlines) {
                 let left = guard.remaining();
                 self.least = self.least.min(left);
@@ -303,7 +309,8 @@ fn run(client: &Client, guards: &[LockGuard], losses: &Losses, order: Order) -> 
     let stage = Stage(AtomicUsize::new(0));
     let span = Duration::from_secs(order.seconds);
     let deadlines = guards.iter().map(|guard| Instant::now() + guard.remaining()).collect();
-    let mut watch = Watch { guards, deadlines, least: HELD_TTL, samples: Vec::new() };
+    let parent = rustix::process::getppid();
+    let mut watch = Watch { guards, parent, deadlines, least: HELD_TTL, samples: Vec::new() };
     let (start, shares) = thread::scope(|scope| -> io::Result<_> {
         let stage = &stage;
         let ends = Ends(stage);
