@@ -57,6 +57,8 @@ TABLES = [
     ("One lock, eight processes of one thread (worst process)", "contended-processes", 8, [RATE, P99MS, P999MS, MAX], False),
     ("Hand-over between two clients: from the release to the waiter's lock", "handoff", 2, [("p50 ms", "p50_us", MS2), MAX], True),
     ("One of three masters stopped, one thread", "hung", 1, [RATE, P50, MAX], False),
+    ("One of three masters stopped, eight threads at full rate beside {locks} held locks (ttl 3 s) for {seconds} s", "hold-cycle-hung", 8,
+     [RATE, ("held locks lost", "lost", WHOLE), P50, MAX, ("errors", "errors", WHOLE)], False),
     ("{locks} held locks for {seconds} s, ttl 6 s", "hold", 8,
      [("client CPU s", "cpu_s", TWO), ("lost", "lost", WHOLE), ("MiB", "rss_mib", WHOLE), ("threads", "os_threads", WHOLE)], True),
 ]

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "measures with its own clock and threads, as every peer does")]
 
-use redleash::{Client, Lock, LockGuard, Release, WatchdogMode};
+use redleash::{Client, Lease, Lock, LockGuard, Options, Release, WatchdogMode};
 use std::error::Error;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
@@ -12,6 +12,8 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 
 const TTL: Duration = Duration::from_secs(8);
 const HOLD_TTL: Duration = Duration::from_secs(6);
+/// The ttl of the locks that are held beside threads at full rate.
+const BESIDE_TTL: Duration = Duration::from_secs(3);
 const WARM_UP: Duration = Duration::from_millis(500);
 /// How long a call that does not return is waited for after the end.
 const GRACE: Duration = Duration::from_secs(45);
@@ -63,6 +65,7 @@ fn main() -> Outcome<()> {
         }
         "handoff" => handoff(&client, &job)?,
         "hold" => hold(&client, &job)?,
+        "hold-cycle" => hold_cycle(&client, &job)?,
         other => return Err(format!("unknown scenario {other}").into()),
     };
     client.close(Duration::from_secs(2));
@@ -227,13 +230,39 @@ fn handoff(client: &Client, job: &Job) -> Outcome<Run> {
 
 fn hold(client: &Client, job: &Job) -> Outcome<Run> {
     let start = Instant::now();
+    let (mut shares, guards) = grab(client, job, HOLD_TTL);
+    let took = start.elapsed();
+    ready()?;
+    thread::sleep(job.span);
+    let mut lost = 0;
+    for guard in guards {
+        lost += usize::from(guard.check().is_err());
+        job.release(guard, &mut shares[0]);
+    }
+    Ok(Run { shares, took, stuck: 0, lost: Some(lost) })
+}
+
+/// Threads at full rate beside locks that are held; those are what is to be lost, the rates are of the others.
+fn hold_cycle(client: &Client, job: &Job) -> Outcome<Run> {
+    let (shares, guards) = grab(client, job, BESIDE_TTL);
+    let missing: usize = shares.iter().map(|share| share.errors).sum();
+    phase(client, job, WARM_UP);
+    ready()?;
+    let run = phase(client, job, job.span);
+    let lost = guards.iter().filter(|guard| guard.check().is_err()).count();
+    Ok(Run { lost: Some(lost + missing), ..run })
+}
+
+/// Acquires all that is to be held, side by side.
+fn grab(client: &Client, job: &Job, ttl: Duration) -> (Vec<Share>, Vec<LockGuard>) {
     let (send, taken) = mpsc::channel();
     for first in 0..job.threads {
         let (job, client, send) = (job.clone(), client.clone(), send.clone());
         thread::spawn(move || {
             let (mut share, mut guards) = (Share::default(), Vec::new());
             for i in (first..job.locks).step_by(job.threads) {
-                let lock = job.lock(&client, &format!("bench:hold:{i}"));
+                let lease = Options::new().lease(Lease::Watchdog { ttl }).fenced(job.fenced);
+                let lock = client.lock(&format!("bench:hold:{i}")).options(lease);
                 let begun = Instant::now();
                 match lock.acquire() {
                     Ok(guard) => {
@@ -250,16 +279,8 @@ fn hold(client: &Client, job: &Job) -> Outcome<Run> {
         });
     }
     drop(send);
-    let (mut shares, guards): (Vec<Share>, Vec<_>) = taken.iter().unzip();
-    let took = start.elapsed();
-    ready()?;
-    thread::sleep(job.span);
-    let mut lost = 0;
-    for guard in guards.into_iter().flatten() {
-        lost += usize::from(guard.check().is_err());
-        job.release(guard, &mut shares[0]);
-    }
-    Ok(Run { shares, took, stuck: 0, lost: Some(lost) })
+    let (shares, guards): (Vec<Share>, Vec<_>) = taken.iter().unzip();
+    (shares, guards.into_iter().flatten().collect())
 }
 
 fn ready() -> Outcome<()> {
@@ -297,12 +318,14 @@ fn report(job: &Job, run: Run) -> String {
         if job.shared { "one watchdog" } else { "a watchdog per lock" },
     );
     let mut extra = String::new();
-    match run.lost {
-        Some(lost) => extra = format!(r#","locks":{},"acquire_s":{seconds:.3},"lost":{lost}"#, job.locks),
-        None => {
-            let (most, least) = (counts.iter().max().unwrap_or(&0), counts.iter().min().unwrap_or(&0));
-            notes += &format!("; max/min per thread={most}/{least}");
-        }
+    if let Some(lost) = run.lost {
+        extra = format!(r#","locks":{},"lost":{lost}"#, job.locks);
+    }
+    if job.scenario == "hold" {
+        extra += &format!(r#","acquire_s":{seconds:.3}"#);
+    } else {
+        let (most, least) = (counts.iter().max().unwrap_or(&0), counts.iter().min().unwrap_or(&0));
+        notes += &format!("; max/min per thread={most}/{least}");
     }
     if run.stuck > 0 {
         notes += &format!("; stuck={}", run.stuck);
