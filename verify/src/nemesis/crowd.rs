@@ -119,6 +119,7 @@ impl Crowd {
         let figures = [
             ("held locks lost", seen.lost.to_string()),
             ("least time to spare, ttl 3 s", format!("{:.0} ms", seen.least_ms)),
+            ("latest renewal, after it was due", format!("{:.0} ms", seen.renewal_latest_ms)),
             ("cycles of the other locks", format!("{:.0} per second", self.rate())),
             ("longest acquire", format!("{:.0} ms", seen.longest_ms)),
             ("acquires that failed", seen.errors.to_string()),

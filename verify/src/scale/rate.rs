@@ -95,6 +95,10 @@ pub struct Seen {
     pub threads: [u64; 2],
     /// Releases that were still kept for the hung master at the end, and those that had been left to their ttl.
     pub undelivered: (usize, u64),
+    /// The longest time in milliseconds from the moment at which something was due for a lease to its being begun.
+    pub renewal_latest_ms: f64,
+    /// The same of the client's chores.
+    pub chore_latest_ms: f64,
 }
 
 /// What the threads at full rate do now.
@@ -325,7 +329,7 @@ fn run(client: &Client, guards: &[LockGuard], losses: &Losses, order: Order) -> 
         drop(ends);
         Ok((start, threads.into_iter().map(joined).collect::<Vec<_>>()))
     })?;
-    let undelivered = client.undelivered();
+    let stats = client.stats();
     let lost = |guard: &LockGuard| guard.check().is_err();
     let late = Instant::now() + ANNOUNCEMENT;
     let announced = || losses.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -359,7 +363,9 @@ fn run(client: &Client, guards: &[LockGuard], losses: &Losses, order: Order) -> 
         unconfirmed: shares.iter().map(|share| share.unconfirmed).sum(),
         memory: watch.most(span, |(_, memory, _)| *memory),
         threads: watch.most(span, |(_, _, threads)| *threads),
-        undelivered,
+        undelivered: (stats.undelivered, stats.left_to_ttl),
+        renewal_latest_ms: stats.renewal_latest.as_secs_f64() * 1e3,
+        chore_latest_ms: stats.chore_latest.as_secs_f64() * 1e3,
     })
 }
 
