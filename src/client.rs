@@ -272,7 +272,7 @@ impl Default for ClientBuilder {
             lanes: 1,
             pool_size: 4,
             hand_over: BUDGET,
-            watchdog: WatchdogMode::PerLock,
+            watchdog: WatchdogMode::Auto,
             label: None,
         }
     }

@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use support::child::{Child, hear, say, task};
 use support::servers::wait_until;
-use support::{SOON, let_pass, masters, ms, secs};
+use support::{SOON, eventually, let_pass, masters, ms, secs};
 
 /// Sets its flag when it is dropped, also by a failed assertion: the scope's threads must end.
 struct Over<'a>(&'a AtomicBool);
@@ -76,6 +76,10 @@ fn a_held_lock_is_renewed_in_time_beside_threads_at_full_rate_while_a_master_han
         }
     });
     assert_eq!(held.release(), Release::Released);
+    masters[2].resume().unwrap();
+    eventually("what was kept for the hung master is delivered", || client.stats().undelivered == 0);
+    let stats = client.stats();
+    assert!(stats.renewal_latest < secs(3) && stats.chore_latest < secs(60), "{stats:?}");
 }
 
 /// Several times, a child lets a guard go and stops itself before anybody has read the answers; when it goes on, they have

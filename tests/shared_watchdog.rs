@@ -41,6 +41,32 @@ fn two_thousand_locks_are_held_by_one_thread() {
 }
 
 #[test]
+fn by_default_256_locks_have_a_thread_each_and_the_others_share_one() {
+    if !support::proc::readable() {
+        return;
+    }
+    let _alone = alone();
+    let Some(masters) = masters(3) else { return };
+    let client = settle(builder(masters.urls()).ttl(secs(6)));
+    let guards = hold(&client, 400);
+    let mut seen: Vec<_> = guards.iter().map(|guard| (guard.remaining(), false)).collect();
+    eventually("every lock is renewed", || {
+        for (guard, (left, renewed)) in guards.iter().zip(&mut seen) {
+            let now = guard.remaining();
+            *renewed |= now > *left;
+            *left = now;
+        }
+        seen.iter().all(|(_, renewed)| *renewed)
+    });
+    let names = support::proc::our_threads();
+    let watchdogs = names.iter().filter(|name| name.starts_with("redleash-watch")).count();
+    // The shared one and the one that starts the others are among them.
+    assert!((200..=258).contains(&watchdogs), "{watchdogs} watchdog threads");
+    drop(guards);
+    no_keys_left(&masters);
+}
+
+#[test]
 fn many_locks_are_held_while_one_master_hangs() {
     let _alone = alone();
     let Some(masters) = masters(3) else { return };

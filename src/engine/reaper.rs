@@ -43,6 +43,8 @@ impl Bin {
     /// Sees to it that the chore comes when something is due.
     fn plan(&mut self, i: usize, chores: &Timer<Chore>) {
         let Some(due) = self.orphans.next_due().map(|due| due.max(self.not_before)) else { return };
+        // What is due since long ago is due now: the timer counts how late it is.
+        let due = due.max(clock::now());
         if self.chore.is_some_and(|(at, _)| at <= due) {
             return;
         }

@@ -3,7 +3,7 @@
 
 use redleash_verify::scale::holder::{Order, Seen};
 use redleash_verify::scale::measure::masters;
-use redleash_verify::scale::plots_of;
+use redleash_verify::scale::{plots_of, rate};
 use redleash_verify::servers::{Scratch, skipped};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -62,6 +62,30 @@ fn a_lock_that_is_lost_is_seen() {
 }
 
 #[test]
+fn a_lock_that_is_lost_beside_threads_at_full_rate_is_seen_with_its_announcement() {
+    if skipped() {
+        return;
+    }
+    let masters = masters(3).unwrap();
+    let order = rate::Order { held: 20, threads: 1, seconds: 8 };
+    let mut holder = Command::new(VERIFY)
+        .args(["scale", "--rate", &order.to_string(), "--nodes", &masters.urls().join(",")])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(holder.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "holding");
+    holder.stdin.as_mut().unwrap().write_all(b"go on\n").unwrap();
+    masters[0].kill();
+    masters[1].kill();
+    let seen: rate::Seen = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+    drop(holder.stdin.take());
+    assert!(!holder.wait().unwrap().success());
+    assert!(seen.lost == 20 && seen.reasons.values().sum::<usize>() == 20 && seen.unannounced == 0, "{seen:?}");
+}
+
+#[test]
 fn the_page_has_every_plot_and_a_place_for_every_table() {
     let page = fs::read_to_string(docs().join("SCALE.md")).unwrap();
     let plots = plots_of(&page);
@@ -73,7 +97,7 @@ fn the_page_has_every_plot_and_a_place_for_every_table() {
         let svg = fs::read_to_string(docs().join("scale").join(plot)).unwrap();
         assert!(svg.contains("</svg>"), "{}", plot.display());
     }
-    for name in ["machine", "masters", "threads", "names", "held", "distance"] {
+    for name in ["machine", "masters", "threads", "names", "held", "hung-rate", "distance"] {
         for mark in [format!("<!-- {name}: measured -->"), format!("<!-- {name}: end -->")] {
             assert_eq!(page.matches(&mark).count(), 1, "{mark}");
         }

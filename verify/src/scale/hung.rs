@@ -23,6 +23,8 @@ const SHOWS_GROWTH: u64 = 60;
 const GROWTH: u64 = 8 << 20;
 /// What the number of threads may grow by.
 const MORE_THREADS: u64 = 8;
+/// The threads of a client by default, beside those at full rate: 256 that renew, and a few that do the rest.
+const MOST_THREADS: u64 = 256 + 32;
 /// Fewer cycles per second are no load.
 const LEAST_RATE: f64 = 50.0;
 
@@ -174,6 +176,9 @@ impl Row {
         if self.shows_growth() && more > fewer + MORE_THREADS {
             found.push(format!("threads grew from {fewer} in the second quarter to {more} in the last"));
         }
+        if more > MOST_THREADS + cell.order.threads as u64 {
+            found.push(format!("{more} threads, more than a client starts by default"));
+        }
         let rate = seen.cycles_per_second[0].min(seen.cycles_per_second[1]);
         if found.is_empty() && rate < LEAST_RATE {
             found.push(format!("it proves nothing: only {rate:.0} cycles per second"));
@@ -257,7 +262,7 @@ mod tests {
     #[test]
     fn what_did_not_hold_is_a_problem() {
         assert_eq!(sheet(&[row(|_| {})]).problems, Vec::<String>::new());
-        let wrongs: [(fn(&mut Seen), &str); 8] = [
+        let wrongs: [(fn(&mut Seen), &str); 9] = [
             (|s| s.lost = 1, "1 of 1000 held locks"),
             (|s| s.late = 1, "after the deadline"),
             (|s| s.unannounced = 1, "never announced"),
@@ -265,6 +270,7 @@ mod tests {
             (|s| s.said = vec!["no quorum".into()], "no quorum"),
             (|s| s.memory[1] = 69 << 20, "memory grew"),
             (|s| s.threads[1] = 29, "threads grew"),
+            (|s| s.threads = [1_014; 2], "1014 threads"),
             (|s| s.cycles_per_second[0] = 1.0, "proves nothing"),
         ];
         for (wrong, words) in wrongs {
