@@ -338,7 +338,8 @@ impl ClientBuilder {
         self
     }
 
-    /// How long a whole round may take. Default: `ttl / 10`, at least 50 ms. The shorter of the two limits counts.
+    /// How long a whole round may take. Default: `ttl / 10`, at least 50 ms, and no longer than one master may take. The watchdog
+    /// waits for a renewal for so long too, but for `ttl / 6` if nothing is set: nobody waits for it.
     #[must_use]
     pub fn round_limit(mut self, limit: Duration) -> Self {
         self.round_limit = Some(limit);

@@ -311,8 +311,17 @@ impl Held {
         gate.lease.begin_extension(start, self.ttl()).map(Renewing)
     }
 
+    /// Renews the lease, for the watchdog.
+    pub(crate) fn renew(&self) -> Result<(), Error> {
+        self.extend_within(self.ttl(), self.engine.settings.renewal_limit(self.ttl()))
+    }
+
     /// Extends the lease by one round that asks for `ttl`.
     pub(crate) fn extend(&self, ttl: Duration) -> Result<(), Error> {
+        self.extend_within(ttl, self.engine.settings.round_limit(self.ttl()))
+    }
+
+    fn extend_within(&self, ttl: Duration, limit: Duration) -> Result<(), Error> {
         let _one = self.extending.lock();
         let quorum = self.engine.settings.quorum;
         let operation = Operation::extend(self.terms.px_ms(ttl), self.engine.settings.quarantine);
@@ -337,7 +346,7 @@ impl Held {
             extension
         };
         let Some(extension) = extension else { return Err(Error::Lost(self.lost())) };
-        let deadline = start.plus(self.engine.settings.round_limit(self.terms.ttl)).min(self.until());
+        let deadline = start.plus(limit).min(self.until());
         let mut round = Finished::wait(lane, op, start, deadline);
         let (answers, end) = round.look(|answers, end| (answers.clone(), end));
         let result = self.conclude(Renewing(extension), &answers, || {

@@ -45,6 +45,11 @@ impl Settings {
     pub(crate) fn round_limit(&self, ttl: Duration) -> Duration {
         validity::round_limit(ttl, self.round_limit, self.master_limit)
     }
+
+    /// How long the watchdog waits for a renewal of a lock with this ttl.
+    pub(crate) fn renewal_limit(&self, ttl: Duration) -> Duration {
+        validity::renewal_limit(ttl, self.round_limit)
+    }
 }
 
 /// The terms of one lock, shared by its handles and leases.

@@ -215,7 +215,7 @@ impl Watchdogs {
 
 /// One renewal. Errors do not end the watchdog: the lease plans the next try. A panic loses the lease, at once and aloud.
 fn renew(held: &Held) {
-    let renewed = catch_unwind(AssertUnwindSafe(|| held.extend(held.ttl())));
+    let renewed = catch_unwind(AssertUnwindSafe(|| held.renew()));
     match renewed {
         Ok(Ok(())) => log::trace!("lock {:?}: renewed", held.keys.name),
         Ok(Err(e)) => log::debug!("lock {:?}: {e}", held.keys.name),

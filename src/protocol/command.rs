@@ -167,12 +167,10 @@ impl Operation {
     /// When a round of this operation is over.
     pub fn rule(&self) -> Rule {
         match self {
-            Operation::Status
-            | Operation::Revoke { .. }
-            | Operation::Blank
-            | Operation::Init
-            | Operation::Tell(_)
-            | Operation::ExtendMany { .. } => Rule::All,
+            Operation::Status | Operation::Revoke { .. } | Operation::Blank | Operation::Init | Operation::Tell(_) => {
+                Rule::All
+            }
+            Operation::ExtendMany { .. } => Rule::QuorumOrAll,
             _ => Rule::Quorum,
         }
     }

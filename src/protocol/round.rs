@@ -76,6 +76,17 @@ pub enum Answer {
     Failed(Cause),
 }
 
+impl Answer {
+    /// Whether the master did what was asked, all of it.
+    fn is_yes(&self) -> bool {
+        match self {
+            Answer::Yes(_) => true,
+            Answer::Many(each) => each.iter().all(Answer::is_yes),
+            _ => false,
+        }
+    }
+}
+
 /// What one master knows of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MasterView {
@@ -100,6 +111,8 @@ pub enum Rule {
     Quorum,
     /// When every master that is waited for has answered.
     All,
+    /// At the quorum-th master that did all that was asked, or when every master that is waited for has answered.
+    QuorumOrAll,
 }
 
 /// What the answers of an acquiring or extending round amount to.
@@ -173,7 +186,7 @@ impl Round {
         if slot.is_some() {
             return false;
         }
-        if matches!(answer, Answer::Yes(_)) {
+        if answer.is_yes() {
             self.yes |= 1 << i;
         }
         self.awaited &= !(1 << i);
@@ -186,6 +199,7 @@ impl Round {
         let over = match self.rule {
             Rule::Quorum => self.reached() || (!self.quorum.reached(self.yes() + waiting) && self.is_clear(waiting)),
             Rule::All => waiting == 0,
+            Rule::QuorumOrAll => self.reached() || waiting == 0,
         };
         let now_decided = over && !self.decided;
         self.decided |= over;
@@ -248,7 +262,7 @@ impl Round {
         parts
     }
 
-    /// The number of masters that said yes, late ones included.
+    /// The number of masters that said yes, late ones included; of many leases, those that said it of all.
     pub fn yes(&self) -> usize {
         self.yes.count_ones() as usize
     }

@@ -38,14 +38,14 @@ fn what_asks_each_master_for_itself_waits_for_all_and_what_votes_for_a_quorum() 
     for operation in operations() {
         let for_all = matches!(
             operation,
-            Operation::Status
-                | Operation::Tell(_)
-                | Operation::Revoke { .. }
-                | Operation::Blank
-                | Operation::Init
-                | Operation::ExtendMany { .. }
+            Operation::Status | Operation::Tell(_) | Operation::Revoke { .. } | Operation::Blank | Operation::Init
         );
-        assert_eq!(operation.rule(), if for_all { Rule::All } else { Rule::Quorum }, "{operation:?}");
+        let rule = match operation {
+            Operation::ExtendMany { .. } => Rule::QuorumOrAll,
+            _ if for_all => Rule::All,
+            _ => Rule::Quorum,
+        };
+        assert_eq!(operation.rule(), rule, "{operation:?}");
         assert_eq!(operation.is_release(), matches!(operation, Operation::Release { .. }), "{operation:?}");
         assert_eq!(operation.is_repeatable(), !matches!(operation, Operation::ExtendMany { .. }), "{operation:?}");
     }

@@ -389,6 +389,25 @@ fn a_round_for_all_ends_with_the_last_master_that_is_waited_for() {
 }
 
 #[test]
+fn a_renewal_of_many_leases_waits_for_a_slow_master_only_where_a_lease_needs_it() {
+    let (yes, held) = (Answer::Yes(None), Answer::Held(None));
+    let all = Answer::Many(vec![yes.clone(), yes.clone()]);
+    let one = Answer::Many(vec![yes, held]);
+    let decided = |answers: &[&Answer]| {
+        let mut round = Round::new(Quorum::new(3, 0).unwrap(), Rule::QuorumOrAll);
+        for (i, answer) in answers.iter().enumerate() {
+            round.on_answer(i, (*answer).clone(), at(1));
+        }
+        round.is_decided()
+    };
+    assert!(!decided(&[&all]));
+    assert!(decided(&[&all, &all]));
+    assert!(!decided(&[&all, &one]));
+    assert!(decided(&[&all, &one, &all]));
+    assert!(decided(&[&one, &one, &one]));
+}
+
+#[test]
 fn the_counters_of_votes_are_kept_by_master() {
     let mut round = Round::new(Quorum::new(4, 0).unwrap(), Rule::Quorum);
     round.on_answer(2, Answer::Yes(Some(7)), at(0));

@@ -1,5 +1,5 @@
 use super::super::time::{Mono, millis_up, nanos};
-use super::super::validity::{Drift, SLACK, master_limit, round_limit, until};
+use super::super::validity::{Drift, SLACK, master_limit, renewal_limit, round_limit, until};
 use super::{Seeded, at, ms};
 use std::time::Duration;
 
@@ -119,6 +119,11 @@ fn how_long_a_master_and_a_round_may_take() {
     for (ttl, round) in [(60, 30), (300, 50), (800, 80), (10_000, 1_000)] {
         assert_eq!(round_limit(ms(ttl), None, Some(ms(9_000))), ms(round), "{ttl} ms");
     }
+    for (ttl, renewal) in [(60, 30), (300, 50), (3_000, 500), (30_000, 5_000)] {
+        assert_eq!(renewal_limit(ms(ttl), None), ms(renewal), "{ttl} ms");
+        assert!(renewal_limit(ms(ttl), None) >= round_limit(ms(ttl), None, None), "{ttl} ms");
+    }
+    assert_eq!(renewal_limit(ms(3_000), Some(ms(70))), ms(70));
     assert_eq!(master_limit(ms(10_000), Some(ms(7))), ms(7));
     assert_eq!(round_limit(ms(10_000), Some(ms(70)), None), ms(70));
     assert_eq!(round_limit(ms(10_000), Some(ms(700)), None), ms(200), "never longer than one master may take");

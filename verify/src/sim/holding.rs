@@ -5,6 +5,7 @@ use super::world::{Event, World};
 use redleash::protocol::command::Renewal;
 use redleash::protocol::fence::{Settling, settle};
 use redleash::protocol::lease::{Extended, Extension};
+use redleash::protocol::validity::renewal_limit;
 use redleash::protocol::{Command, Mono, Operation, Reason, Round, State};
 use redleash::unversioned::Request;
 use std::sync::Arc;
@@ -33,7 +34,8 @@ impl World<'_> {
             return self.carry_on(c, worker);
         };
         held.extending = true;
-        let deadline = start.plus(self.round_limit(terms.ttl)).min(self.holds[hold].lease.until());
+        let limit = if worker.is_some() { self.round_limit(terms.ttl) } else { renewal_limit(terms.ttl, None) };
+        let deadline = start.plus(limit).min(self.holds[hold].lease.until());
         let secret = self.holds[hold].owner.secret_hex().to_string();
         self.checks.life(&secret, px_ms);
         self.ask(c, request, deadline, Then::Extend { worker, hold, extension });
@@ -72,7 +74,7 @@ impl World<'_> {
         if begun.len() > 1 {
             self.checks.count("renewals of several leases at once");
         }
-        let limit = begun.iter().map(|(h, _)| self.round_limit(self.holds[*h].terms.ttl)).min().unwrap_or_default();
+        let limit = begun.iter().map(|(h, _)| renewal_limit(self.holds[*h].terms.ttl, None)).min().unwrap_or_default();
         let earliest = begun.iter().map(|(h, _)| self.holds[*h].lease.until()).min().unwrap_or(Mono::NEVER);
         let command = self.command(first, Operation::extend_many(leases, self.plan.quarantine));
         let request = self.round_of(command);
