@@ -17,7 +17,7 @@ use crate::protocol::{Drift, Namespace, Operation, Quorum};
 use crate::reentrant::ReentrantLock;
 use crate::stats::Stats;
 use crate::status::{Revoked, Status};
-use crate::sys;
+use crate::sys::{self, journal};
 use crate::wire::master::Address;
 use std::fmt;
 use std::sync::Arc;
@@ -451,14 +451,14 @@ impl ClientBuilder {
         let settings = self.settings(quorum)?;
         let terms = Arc::new(Options::new().lease(Lease::Watchdog { ttl: self.ttl }).terms(&settings)?);
         if addresses.len().is_multiple_of(2) {
-            log::warn!(
+            journal::warn!(
                 "{} nodes tolerate no more failures than {}; use an odd number",
                 addresses.len(),
                 addresses.len() - 1
             );
         }
         if self.for_tests {
-            log::warn!("for_tests: a restarted master may give a held lock to a second holder; not for production");
+            journal::warn!("for_tests: a restarted master may give a held lock to a second holder; not for production");
         }
         let engine = Engine::start(settings, addresses)?;
         Ok(Client { engine, terms })

@@ -29,6 +29,12 @@
 //! setting that costs safety. `info`: nothing. `debug`: connections made and lost. `trace`: every round that was not granted.
 //! Passwords and tokens appear at no level.
 //!
+//! One thread of the process, `redleash-log`, calls the logger, so that a logger that blocks or panics delays no renewal and no
+//! announcement. It runs only while there is something to log, and a line is logged a moment after what it reports. Up to 2 048
+//! lines wait for a slow logger (half of them for warnings and errors alone); how many more there were is logged later.
+//! [`Client::close`] and the drop of the last handle wait up to 250 ms for the logger; a process that exits in another way can
+//! lose the last lines.
+//!
 //! # Forks
 //!
 //! In a forked child every guard of the parent is lost, releases nothing, and the client refuses to work: build a new one.

@@ -268,6 +268,28 @@ fn the_clock_threads_and_random_bits_are_syss() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// The logger is the user's: one thread calls it, for all.
+#[test]
+fn the_journal_alone_logs() {
+    let mut wrong = Vec::new();
+    let mut seen = 0;
+    for path in files("src") {
+        let (file, code) = (below_src(&path), code(&path));
+        let found =
+            ["log::log", "log::error", "log::warn", "log::info", "log::debug", "log::trace", "log_enabled", "use log"]
+                .into_iter()
+                .filter(|call| code.contains(call));
+        for call in found {
+            match file.as_str() {
+                "sys/journal.rs" => seen += 1,
+                _ => wrong.push(format!("src/{file} has {call}")),
+            }
+        }
+    }
+    assert!(seen > 0, "nobody logs: does this test still see the source?");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 #[test]
 fn no_file_is_above_600_lines() {
     let all = ["src", "tests", "verify", "examples", "benches"].into_iter().flat_map(files);

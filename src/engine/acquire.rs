@@ -12,7 +12,7 @@ use crate::planted;
 use crate::protocol::acquire::Plan;
 use crate::protocol::command::Word;
 use crate::protocol::{Acquire, Attempt, Command, End, Judgement, Keys, Mono, Operation, Owner, Step, Wait};
-use crate::sys::{clock, entropy};
+use crate::sys::{clock, entropy, journal};
 use crate::wire::op::Op;
 use std::sync::Arc;
 use std::time::Duration;
@@ -102,7 +102,7 @@ fn contend(
                         let custom = terms.pause.as_ref().map(|pause| pause(machine.pauses()));
                         let now = clock::now();
                         let next = machine.after_round(&failed.judgement, full, took, now, entropy::bits(), custom);
-                        log::trace!(
+                        journal::trace!(
                             "{:?}: {:?}, {} votes in {took:.1?}, then {next:?}",
                             keys.name,
                             failed.judgement,

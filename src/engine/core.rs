@@ -16,7 +16,7 @@ use crate::protocol::wakeup::LATE;
 use crate::protocol::{Keys, Mono, Operation, Reason};
 use crate::sys::sync::{Mutex, Pulse};
 use crate::sys::thread::Threads;
-use crate::sys::{self, clock};
+use crate::sys::{self, clock, journal};
 use crate::wire::lane::{Hooks, Lane, LaneConfig};
 use crate::wire::master::{Address, ConnectError, Connector, Registry};
 use crate::wire::op::Op;
@@ -288,7 +288,9 @@ impl Engine {
             }
             self.pools.close();
         }
-        (unreleased, self.threads.wait(limit))
+        let left = self.threads.wait(limit);
+        journal::flush();
+        (unreleased, left)
     }
 
     fn stop(&self) {
@@ -323,9 +325,12 @@ impl Drop for Engine {
             std::mem::forget(std::mem::take(&mut self.callbacks));
             std::mem::forget(std::mem::replace(&mut self.caretakers, Caretakers::new(0)));
         } else {
-            self.closed.store(true, Ordering::Release);
+            let closed = self.closed.swap(true, Ordering::AcqRel);
             self.timer.stop();
             self.stop();
+            if !closed {
+                journal::flush();
+            }
         }
     }
 }

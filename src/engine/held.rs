@@ -16,7 +16,7 @@ use crate::protocol::lease::{self, Extended, Lease, State};
 use crate::protocol::{Attempt, Command, Keys, Mono, Operation, Owner, Reason, Round, Todo};
 use crate::sys::channel::Receiver;
 use crate::sys::sync::{AtomicU64, Mutex, Ordering};
-use crate::sys::{clock, entropy};
+use crate::sys::{clock, entropy, journal};
 use crate::wire::lane::Lane;
 use crate::wire::op::Op;
 use std::sync::{Arc, Weak};
@@ -227,7 +227,7 @@ impl Held {
         // The next in this process may try: the key ends soon, or is somebody else's.
         drop(self.place.lock().take());
         let lost = self.lost_by(reason);
-        log::error!("{lost}");
+        journal::error!("{lost}");
         if planted::on("loss_not_told") {
             return;
         }
@@ -392,7 +392,7 @@ impl Held {
                 drop(gate);
                 self.lose_if_closed();
                 let tally = tally();
-                log::warn!("lock {:?}: not renewed, trying again until the lease ends: {tally}", self.keys.name);
+                journal::warn!("lock {:?}: not renewed, trying again until the lease ends: {tally}", self.keys.name);
                 Err(Error::NoQuorum(tally))
             }
         }
@@ -596,7 +596,7 @@ impl Held {
     pub(crate) fn abandon(&self) {
         let op = self.votes.lock().clone();
         if self.hand_out().is_err() {
-            log::debug!("lock {:?}: lost before it was handed out", self.keys.name);
+            journal::debug!("lock {:?}: lost before it was handed out", self.keys.name);
         }
         undo(&self.engine, &op);
     }

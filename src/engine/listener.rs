@@ -5,7 +5,7 @@ use crate::protocol::wakeup::{Wakeup, channel_of, client_number};
 use crate::protocol::{Keys, Mono, Quorum};
 use crate::sys::sync::Mutex;
 use crate::sys::wake::Wake;
-use crate::sys::{clock, entropy};
+use crate::sys::{clock, entropy, journal};
 use crate::wire::Pooled;
 use crate::wire::topics::{News, Subscriber};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -128,7 +128,7 @@ impl Listener {
     fn begin(self: &Arc<Self>, engine: &Arc<Engine>) {
         let (listener, weak, masters) = (self.clone(), Arc::downgrade(engine), engine.masters.len());
         if let Err(e) = engine.threads.spawn("listener", move || listener.run(&weak, masters)) {
-            log::warn!("no thread to hear of releases with, so waiting is by polling: {e}");
+            journal::warn!("no thread to hear of releases with, so waiting is by polling: {e}");
             self.inner.lock().started = false;
             return;
         }
@@ -281,7 +281,7 @@ impl Listener {
                 }
             }
             News::Forbidden => {
-                log::debug!("master {i} does not permit to subscribe: waiting is by polling there");
+                journal::debug!("master {i} does not permit to subscribe: waiting is by polling there");
                 inner.forbidden |= 1 << i;
                 inner.doubtful |= 1 << i;
             }

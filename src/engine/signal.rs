@@ -2,6 +2,7 @@
 
 use super::error::Lost;
 use crate::sys::channel::{Receiver, Sender, bounded};
+use crate::sys::journal;
 use crate::sys::sync::{Mutex, OnceLock};
 use crate::sys::thread::Threads;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -109,7 +110,7 @@ impl Callbacks {
         }
         let pool = self.0.clone();
         if let Err(e) = threads.spawn("callbacks", move || work(&pool, job)) {
-            log::error!("no thread to tell of a lost lock with: {e}");
+            journal::error!("no thread to tell of a lost lock with: {e}");
         }
     }
 
@@ -127,7 +128,7 @@ fn work(pool: &Mutex<Pool>, first: Job) {
     let mut next = Some(first);
     while let Some((callback, lost)) = next {
         if catch_unwind(AssertUnwindSafe(|| callback(lost))).is_err() {
-            log::error!("a callback for a lost lock panicked");
+            journal::error!("a callback for a lost lock panicked");
         }
         let (sender, receiver) = bounded(1);
         {

@@ -1,4 +1,4 @@
-//! The operating system, in one place: clocks, randomness, threads, and file descriptors that wake a poll.
+//! The operating system, in one place: clocks, randomness, threads, the log, and file descriptors that wake a poll.
 //!
 //! Linux is the home. Every other Unix gets portable stand-ins; `--cfg redleash_portable` forces them on Linux, so that
 //! the tests run with them too.
@@ -6,6 +6,7 @@
 pub(crate) mod channel;
 pub(crate) mod clock;
 pub(crate) mod entropy;
+pub(crate) mod journal;
 pub(crate) mod sync;
 pub(crate) mod thread;
 pub(crate) mod timer;

@@ -38,7 +38,6 @@ impl<T> Mutex<T> {
 pub(crate) struct Condvar(std::sync::Condvar);
 
 impl Condvar {
-    #[cfg(not(all(target_os = "linux", not(redleash_portable))))]
     pub(crate) const fn new() -> Condvar {
         Condvar(std::sync::Condvar::new())
     }

@@ -3,6 +3,7 @@
 use super::sync::{Condvar, Mutex};
 use std::cell::Cell;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 pub(crate) use std::thread::{Thread, current, park_timeout};
 use std::time::Duration;
@@ -20,6 +21,16 @@ pub(crate) fn give_way(times: u32, mut done: impl FnMut() -> bool) {
         }
         std::thread::yield_now();
     }
+}
+
+/// Runs code that is not ours; whether it came through. A panic in it ends here, and so does one in the drop of what it
+/// panicked with.
+pub(crate) fn survives(foreign: impl FnOnce()) -> bool {
+    let Err(panic) = catch_unwind(AssertUnwindSafe(foreign)) else { return true };
+    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+        std::mem::forget(again);
+    }
+    false
 }
 
 /// The background threads of one client.

@@ -5,8 +5,8 @@ use super::decode::masked;
 use super::reply::{READ, Replies, Stop};
 use crate::protocol::Mono;
 use crate::protocol::generation::Generation;
-use crate::sys::clock;
 use crate::sys::sync::Mutex;
+use crate::sys::{clock, journal};
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Value, cmd};
 use std::fmt;
 use std::io;
@@ -203,7 +203,7 @@ impl Connector {
         if let Some(policy) = field("maxmemory_policy").filter(|p| *p != "noeviction")
             && field("maxmemory").is_some_and(|m| m != "0")
         {
-            log::warn!("{}: maxmemory-policy {policy} may evict locks; set noeviction", self.address.label);
+            journal::warn!("{}: maxmemory-policy {policy} may evict locks; set noeviction", self.address.label);
         }
         let run_id = field("run_id").unwrap_or_default();
         if !run_id.is_empty() {
@@ -246,7 +246,7 @@ impl Handshake<'_> {
         match self.ask(&cmd("INFO").get_packed_command())? {
             Value::BulkString(text) => connector.examine(&String::from_utf8_lossy(&text)),
             Value::ServerError(e) if e.code() == "NOPERM" => {
-                log::debug!(
+                journal::debug!(
                     "{}: INFO is not permitted; a restart is recognised by its empty memory only",
                     connector.address.label
                 );

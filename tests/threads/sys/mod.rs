@@ -14,6 +14,11 @@ pub(crate) mod entropy {
     }
 }
 
+/// Lines go to the logger at once: the models read them.
+pub(crate) mod journal {
+    pub(crate) use log::{debug, error, trace, warn};
+}
+
 pub(crate) mod sync {
     pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
     use shuttle::sync::{Mutex as Inner, MutexGuard};
