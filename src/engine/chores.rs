@@ -3,7 +3,7 @@
 
 use super::core::Engine;
 use crate::protocol::Keys;
-use crate::sys::clock;
+use crate::sys::{clock, journal};
 use crate::sys::sync::{AtomicU64, Mutex, Ordering};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -62,12 +62,12 @@ impl Engine {
             Chore::Reap(i) => self.reap_due(i),
         };
         if catch_unwind(AssertUnwindSafe(work)).is_err() {
-            log::error!("a chore panicked: {name}");
+            journal::error!("a chore panicked: {name}");
         }
         let took = clock::now().since(start);
         if took > OVERRUN {
             self.record.overruns.fetch_add(1, Ordering::Relaxed);
-            log::debug!("a chore took {took:.1?}: {name}");
+            journal::debug!("a chore took {took:.1?}: {name}");
         }
     }
 
@@ -77,7 +77,7 @@ impl Engine {
         for (k, (which, latest)) in late.into_iter().enumerate() {
             let logged = std::mem::replace(&mut self.record.logged.lock()[k], latest);
             if latest > LATE && latest > logged {
-                log::warn!(
+                journal::warn!(
                     "the {which} ran {latest:.0?} late: this process was stopped, or is short of processor time"
                 );
             }

@@ -84,7 +84,7 @@ impl Hooks for LaneHooks {
 
     fn recovered(&self, i: usize) {
         if let Some(engine) = self.0.upgrade() {
-            log::debug!("{}: answers again", engine.labels[i]);
+            journal::debug!("{}: answers again", engine.labels[i]);
             engine.recovered();
         }
     }

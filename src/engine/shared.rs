@@ -6,7 +6,7 @@ use super::rounds::Finished;
 use crate::protocol::command::Renewal;
 use crate::protocol::{Command, Mono, Operation, Reason};
 use crate::sys::sync::Mutex;
-use crate::sys::{clock, entropy};
+use crate::sys::{clock, entropy, journal};
 use crate::wire::lane::Lane;
 use crate::wire::op::Op;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
@@ -43,7 +43,7 @@ impl SharedWatchdog {
             let (sender, jobs) = unbounded();
             let weak = Arc::downgrade(engine);
             if let Err(e) = engine.threads.spawn("watchdogs", move || run(&weak, &jobs)) {
-                log::warn!("no thread for the shared watchdog: {e}");
+                journal::warn!("no thread for the shared watchdog: {e}");
                 return false;
             }
             *slot = Some(sender);
@@ -108,7 +108,7 @@ fn renew(engine: &Engine, lane: &Lane, due: &[&Arc<Held>]) {
         round.op.close();
         for ((held, renewing), part) in begun.into_iter().zip(parts) {
             if let Err(e) = held.conclude(renewing, &part, || round.tally_of(engine, &part)) {
-                log::debug!("lock {:?}: {e}", held.keys.name);
+                journal::debug!("lock {:?}: {e}", held.keys.name);
             }
         }
     }

@@ -3,6 +3,7 @@
 use super::held::Held;
 use crate::protocol::Reason;
 use crate::sys::channel::{Receiver, Sender, next_unless_stopped, unbounded};
+use crate::sys::journal;
 use crate::sys::sync::Mutex;
 use crate::sys::thread::Threads;
 use std::io;
@@ -154,7 +155,7 @@ impl Watchdogs {
                     return;
                 }
                 Err(e) => {
-                    log::warn!("no thread for a watchdog, so the lease is renewed together with others: {e}");
+                    journal::warn!("no thread for a watchdog, so the lease is renewed together with others: {e}");
                     held
                 }
             },
@@ -217,8 +218,8 @@ impl Watchdogs {
 fn renew(held: &Held) {
     let renewed = catch_unwind(AssertUnwindSafe(|| held.renew()));
     match renewed {
-        Ok(Ok(())) => log::trace!("lock {:?}: renewed", held.keys.name),
-        Ok(Err(e)) => log::debug!("lock {:?}: {e}", held.keys.name),
+        Ok(Ok(())) => journal::trace!("lock {:?}: renewed", held.keys.name),
+        Ok(Err(e)) => journal::debug!("lock {:?}: {e}", held.keys.name),
         Err(_) => held.lose(Reason::WatchdogPanic),
     }
 }

@@ -15,6 +15,7 @@ use crate::protocol::generation::Deployment;
 use crate::protocol::health::{Treatment, treat};
 use crate::protocol::{Answer, Cause, Mono, Quorum};
 use crate::sys::clock;
+use crate::sys::journal;
 use crate::sys::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 use crate::sys::thread::{Thread, park_timeout};
 use crate::sys::wake::Wake;
@@ -299,7 +300,7 @@ impl Lane {
     /// Closes connection `conn_id` to master `i` and answers for it.
     pub(super) fn fail(&self, i: usize, conn_id: u64, cause: Cause, woken: &mut Woken) {
         let Some(entries) = self.links[i].give_up(conn_id) else { return };
-        log::debug!("master {i}: connection closed: {cause}");
+        journal::debug!("master {i}: connection closed: {cause}");
         let now = clock::now();
         self.deliver_failures(i, entries.iter().map(|entry| &entry.op), &cause, now, woken);
         self.changed();
