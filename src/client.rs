@@ -3,11 +3,12 @@
 use crate::engine::core::Engine;
 use crate::engine::error::{Error, Tally};
 use crate::engine::settings::{Settings, Terms};
+use crate::engine::waiting::Pause;
 use crate::guarantees::Guarantees;
 use crate::guard::LockGuard;
 use crate::handle::Handle;
 use crate::lock::Lock;
-use crate::options::{Lease, MIN_TTL, Options, Retry, check_label, check_ttl, pauses};
+use crate::options::{self, Lease, MIN_TTL, Options, Retry, backoff, check_label, check_ttl};
 use crate::protocol::generation::{Deployment, valid_cluster};
 use crate::protocol::handover::BUDGET;
 use crate::protocol::quorum::MAX_MASTERS;
@@ -30,6 +31,7 @@ use std::time::Duration;
 pub struct Client {
     engine: Arc<Engine>,
     terms: Arc<Terms>,
+    pause: Option<Pause>,
 }
 
 impl Client {
@@ -45,7 +47,7 @@ impl Client {
     /// The lock `name`: 1 to 512 bytes without braces and control characters. A wrong name is an error of the first
     /// call that acquires.
     pub fn lock(&self, name: &str) -> Lock {
-        Lock::new(&self.engine, name, &self.terms)
+        Lock::new(&self.engine, name, &self.terms, self.pause.as_ref())
     }
 
     /// The lock `name`, for a thread that may acquire it again while it holds it.
@@ -460,8 +462,9 @@ impl ClientBuilder {
         if self.for_tests {
             journal::warn!("for_tests: a restarted master may give a held lock to a second holder; not for production");
         }
+        let pause = self.retry.as_ref().and_then(options::pause);
         let engine = Engine::start(settings, addresses)?;
-        Ok(Client { engine, terms })
+        Ok(Client { engine, terms, pause })
     }
 
     fn addresses(&self) -> Result<Vec<Address>, Error> {
@@ -532,7 +535,7 @@ impl ClientBuilder {
             Some(label) => check_label(label)?,
             None => default_label(),
         };
-        let (backoff, pause) = self.retry.as_ref().map_or(Ok((Backoff::DEFAULT, None)), pauses)?;
+        let backoff = self.retry.as_ref().map_or(Ok(Backoff::DEFAULT), backoff)?;
         let quarantine = self.quarantine.unwrap_or(quorum.masters() >= 2) && !self.for_tests;
         Ok(Settings {
             quorum,
@@ -558,7 +561,6 @@ impl ClientBuilder {
             watchdog_threads: self.watchdog.threads(),
             label,
             backoff,
-            pause,
         })
     }
 }

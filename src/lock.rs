@@ -5,7 +5,7 @@ use crate::engine::core::Engine;
 use crate::engine::error::Error;
 use crate::engine::held::Held;
 use crate::engine::settings::Terms;
-use crate::engine::waiting::Patience;
+use crate::engine::waiting::{Patience, Pause};
 use crate::guard::LockGuard;
 use crate::options::Options;
 use crate::protocol::{Keys, NameError, Wait};
@@ -59,18 +59,29 @@ pub struct Lock {
     options: Options,
     /// Checked once, when the options are set.
     terms: Option<Arc<Terms>>,
+    /// The client's own pauses, and those of these options.
+    default_pause: Option<Pause>,
+    pause: Option<Pause>,
 }
 
 impl Lock {
-    pub(crate) fn new(engine: &Arc<Engine>, name: &str, default: &Arc<Terms>) -> Lock {
+    pub(crate) fn new(engine: &Arc<Engine>, name: &str, default: &Arc<Terms>, pause: Option<&Pause>) -> Lock {
         let keys = engine.settings.namespace.keys(name).map(Arc::new).map_err(|e| (e, shortened(name)));
-        Lock { engine: engine.clone(), name: keys, options: Options::new(), terms: Some(default.clone()) }
+        Lock {
+            engine: engine.clone(),
+            name: keys,
+            options: Options::new(),
+            terms: Some(default.clone()),
+            default_pause: pause.cloned(),
+            pause: pause.cloned(),
+        }
     }
 
     /// Replaces the options.
     #[must_use]
     pub fn options(mut self, options: Options) -> Lock {
         self.terms = options.terms(&self.engine.settings).ok().map(Arc::new);
+        self.pause = options.pause(self.default_pause.as_ref());
         self.options = options;
         self
     }
@@ -94,7 +105,7 @@ impl Lock {
     /// `outage_patience`.
     pub fn acquire(&self) -> Result<LockGuard, Error> {
         let wait = Wait::Forever { outage_patience: self.engine.settings.outage_patience };
-        match self.held(&mut Patience::new(wait))? {
+        match self.held(&mut Patience::new(wait, self.pause.as_ref()))? {
             Some(held) => Ok(LockGuard::new(held)),
             // Without a limit nothing but an error ends the wait.
             None => Err(Error::Closed),
@@ -107,13 +118,13 @@ impl Lock {
     /// at most 3, 6 and 12 times its slowest round and 20 ms: of six that met 7 200 times one got the lock each time, where all
     /// had gone away without it in 2 to 3 of 100 cases. A lock that is held by a bare quorum is asked for as often.
     pub fn try_acquire(&self) -> Result<Option<LockGuard>, Error> {
-        Ok(self.held(&mut Patience::new(Wait::Once))?.map(LockGuard::new))
+        Ok(self.held(&mut Patience::new(Wait::Once, self.pause.as_ref()))?.map(LockGuard::new))
     }
 
     /// Waits for at most `limit`; `None` if others held the lock all that time. Zero is [`try_acquire`](Lock::try_acquire).
     pub fn try_acquire_for(&self, limit: Duration) -> Result<Option<LockGuard>, Error> {
         let wait = if limit.is_zero() { Wait::Once } else { Wait::Until(clock::now().plus(limit)) };
-        self.finish_timed(self.held(&mut Patience::new(wait)))
+        self.finish_timed(self.held(&mut Patience::new(wait, self.pause.as_ref())))
     }
 
     /// Waits until `deadline` at the latest; `None` if others held the lock all that time. A past deadline is
@@ -144,7 +155,7 @@ impl Lock {
             Some(limit) => Wait::Until(clock::now().plus(limit)),
             None => Wait::Forever { outage_patience: self.engine.settings.outage_patience },
         };
-        self.finish_timed(self.held(&mut Patience::asking(wait, &mut go_on)))
+        self.finish_timed(self.held(&mut Patience::asking(wait, self.pause.as_ref(), &mut go_on)))
     }
 
     /// Acquires the lock, runs `work`, and releases it, also if `work` panics.

@@ -1,7 +1,8 @@
 //! How one lock behaves: lease, fencing, holds and retries.
 
 use crate::engine::error::Error;
-use crate::engine::settings::{Pause, Settings, Terms};
+use crate::engine::settings::{Settings, Terms};
+use crate::engine::waiting::Pause;
 use crate::protocol::owner::MAX_LABEL;
 use crate::protocol::retry::Backoff;
 use crate::protocol::time::millis_up;
@@ -195,10 +196,7 @@ impl Options {
         if self.tries == Some(0) {
             return Err(Error::config("tries", "0 tries cannot acquire anything; give at least 1"));
         }
-        let (backoff, pause) = match &self.retry {
-            Some(retry) => pauses(retry)?,
-            None => (settings.backoff, settings.pause.clone()),
-        };
+        let backoff = self.retry.as_ref().map_or(Ok(settings.backoff), backoff)?;
         let label = match &self.label {
             Some(label) => check_label(label)?,
             None => settings.label.clone(),
@@ -214,9 +212,13 @@ impl Options {
             tries: self.tries,
             fail_fast: self.fail_fast,
             backoff,
-            pause,
             label,
         })
+    }
+
+    /// The pauses of the user's own; `default` where these options say nothing of pauses.
+    pub(crate) fn pause(&self, default: Option<&Pause>) -> Option<Pause> {
+        self.retry.as_ref().map_or_else(|| default.cloned(), pause)
     }
 }
 
@@ -242,17 +244,25 @@ pub(crate) fn check_label(label: &str) -> Result<Arc<str>, Error> {
     Ok(label.into())
 }
 
-/// The pauses between attempts, checked.
-pub(crate) fn pauses(retry: &Retry) -> Result<(Backoff, Option<Pause>), Error> {
+/// The pauses between attempts that are drawn at random, checked.
+pub(crate) fn backoff(retry: &Retry) -> Result<Backoff, Error> {
     match retry {
         Retry::Backoff { min, max, cap } if min <= max && max <= cap && !max.is_zero() => {
-            Ok((Backoff { min: *min, max: *max, cap: *cap }, None))
+            Ok(Backoff { min: *min, max: *max, cap: *cap })
         }
         Retry::Backoff { .. } => Err(Error::config("retry", "it wants min <= max <= cap, and max above zero")),
+        Retry::Fixed(_) | Retry::Custom(_) => Ok(Backoff::DEFAULT),
+    }
+}
+
+/// The pauses that are not drawn at random.
+pub(crate) fn pause(retry: &Retry) -> Option<Pause> {
+    match retry {
+        Retry::Backoff { .. } => None,
         Retry::Fixed(pause) => {
             let pause = *pause;
-            Ok((Backoff::DEFAULT, Some(Arc::new(move |_| pause))))
+            Some(Arc::new(move |_| pause))
         }
-        Retry::Custom(pause) => Ok((Backoff::DEFAULT, Some(pause.clone()))),
+        Retry::Custom(pause) => Some(pause.clone()),
     }
 }

@@ -99,7 +99,7 @@ fn contend(
                         if let Some(place) = &place {
                             if failed.judgement.is_outage() { place.outage() } else { place.answered() }
                         }
-                        let custom = terms.pause.as_ref().map(|pause| pause(machine.pauses()));
+                        let custom = patience.pause.map(|pause| pause(machine.pauses()));
                         let now = clock::now();
                         let next = machine.after_round(&failed.judgement, full, took, now, entropy::bits(), custom);
                         journal::trace!(
@@ -121,7 +121,7 @@ fn contend(
                 match waiting.pause(at, patience)? {
                     Paused::Through => {}
                     // Pauses of the caller's own are counted as they are asked for.
-                    Paused::Woken if terms.pause.is_some() => {}
+                    Paused::Woken if patience.pause.is_some() => {}
                     Paused::Woken => machine.was_woken(),
                     Paused::GivenUp => return Ok(None),
                 }

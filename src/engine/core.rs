@@ -168,6 +168,7 @@ impl Engine {
         }
         engine.start_timers().map_err(Error::System)?;
         engine.watchdogs.start(&engine.threads).map_err(Error::System)?;
+        engine.callbacks.start(&engine.threads).map_err(Error::System)?;
         engine.meet()?;
         engine.sweep_due();
         Ok(engine)

@@ -225,7 +225,7 @@ impl Held {
 
     fn announce(&self, reason: Reason) {
         // The next in this process may try: the key ends soon, or is somebody else's.
-        drop(self.place.lock().take());
+        self.leave_place();
         let lost = self.lost_by(reason);
         journal::error!("{lost}");
         if planted::on("loss_not_told") {
@@ -234,6 +234,12 @@ impl Held {
         for callback in self.signal().fire(&lost) {
             self.engine.callbacks.call(&self.engine.threads, callback, lost.clone());
         }
+    }
+
+    /// Leaves the place in line, if there is one, to the next.
+    fn leave_place(&self) {
+        let place = self.place.lock().take();
+        drop(place);
     }
 
     /// The present holder's signal.
@@ -252,7 +258,7 @@ impl Held {
         if self.engine.is_forked() {
             return;
         }
-        if let Some((callback, lost)) = self.signal().on_lost(callback) {
+        if let Some((callback, Some(lost))) = self.signal().on_lost(callback) {
             self.engine.callbacks.call(&self.engine.threads, callback, lost);
         }
     }
@@ -489,7 +495,8 @@ impl Held {
         self.lane().enqueue(op.clone());
         drop(gate);
         // The next in this process contends behind the release.
-        if let Some(place) = self.place.lock().take() {
+        let place = self.place.lock().take();
+        if let Some(place) = place {
             place.released(now, awaited);
         }
         (before, Some(op))
@@ -501,6 +508,8 @@ impl Held {
     /// questions; its signal ends before the next holder has one. No release of this value is queued anywhere, because
     /// one is queued under the gate only, by the last holder.
     fn pass_on(&self) -> bool {
+        // Dropped last, when no mutex is locked any more: they are the user's.
+        let mut callbacks = Vec::new();
         let place = self.place.lock();
         let (Some(place), Some(this)) = (&*place, self.this.upgrade()) else { return false };
         place.hand_over(&this, || {
@@ -509,7 +518,8 @@ impl Held {
             let passed = handover.pass(lease, clock::now());
             drop(gate);
             if passed {
-                std::mem::take(&mut *self.signal.lock()).end();
+                let signal = std::mem::take(&mut *self.signal.lock());
+                callbacks = signal.end();
             }
             passed
         })
@@ -524,7 +534,8 @@ impl Held {
             return Release::Released;
         }
         let (before, op) = self.end(true);
-        self.signal().end();
+        // The user's: dropped when all is done, so that a panic in one of them leaves nothing undone.
+        let _callbacks = self.signal().end();
         self.engine.watchdogs.retire(self);
         let Some(op) = op else { return Release::Released };
         let start = clock::now();
@@ -559,7 +570,7 @@ impl Held {
             return true;
         }
         let (_, op) = self.end(false);
-        self.signal().end();
+        let _callbacks = self.signal().end();
         self.engine.watchdogs.retire(self);
         if op.is_some() {
             self.lane().flush();
@@ -586,8 +597,8 @@ impl Held {
             self.engine.timer.leave(key);
         }
         drop(gate);
-        drop(self.place.lock().take());
-        self.signal().end();
+        self.leave_place();
+        let _callbacks = self.signal().end();
         self.engine.watchdogs.retire(self);
         Ok(given)
     }

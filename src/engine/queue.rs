@@ -155,31 +155,27 @@ impl Queues {
             }
             let waiter = Arc::new(Waiter { thread: current(), terms: terms.clone(), grant: Mutex::new(None) });
             line.waiters.push_back(waiter.clone());
-            (waiter, line.passing && line.waiters.len() <= YIELDS as usize)
+            let near = line.passing && line.waiters.len() <= YIELDS as usize;
+            (InLine { queues: self, name: &keys.name, waiter: Some(waiter) }, near)
         };
         if near {
-            give_way(YIELDS, || waiter.grant.lock().is_some());
+            give_way(YIELDS, || waiter.has_grant());
         }
-        self.wait(&keys.name, &waiter, patience)
+        self.wait(&keys.name, waiter, patience)
     }
 
-    fn wait(self: &Arc<Self>, name: &Arc<str>, waiter: &Arc<Waiter>, patience: &mut Patience<'_>) -> Entered {
+    fn wait(self: &Arc<Self>, name: &Arc<str>, mut waiter: InLine<'_>, patience: &mut Patience<'_>) -> Entered {
         let limit = patience.limit();
         let grant = loop {
-            if let Some(grant) = waiter.grant.lock().take() {
+            if let Some(grant) = waiter.take() {
                 break grant;
             }
             let left = limit.since(clock::now());
             if left.is_zero() || !patience.goes_on() {
-                let mut shard = self.shard(name).lock();
-                // What was given in the last moment is taken.
-                if let Some(grant) = waiter.grant.lock().take().filter(|_| !planted::on("grant_forgotten")) {
-                    break grant;
+                match waiter.leave() {
+                    Some(grant) => break grant,
+                    None => return Entered::Held,
                 }
-                if let Some(line) = shard.lines.get_mut(name) {
-                    line.waiters.retain(|w| !Arc::ptr_eq(w, waiter));
-                }
-                return Entered::Held;
             }
             park_timeout(left.min(patience.look()));
         };
@@ -265,6 +261,51 @@ impl Queues {
             }
         }
         to_tell
+    }
+}
+
+/// A thread's place in a line until it takes what it is given. If it never does, because the caller's closure panicked, the
+/// place is given up, and what was given goes to the next.
+struct InLine<'a> {
+    queues: &'a Arc<Queues>,
+    name: &'a Arc<str>,
+    /// Until it has taken a grant or left the line.
+    waiter: Option<Arc<Waiter>>,
+}
+
+impl InLine<'_> {
+    fn has_grant(&self) -> bool {
+        self.waiter.as_ref().is_some_and(|waiter| waiter.grant.lock().is_some())
+    }
+
+    /// What the thread was given, if it was given something; it is not in line any more then.
+    fn take(&mut self) -> Option<Grant> {
+        let grant = self.waiter.as_ref()?.grant.lock().take()?;
+        self.waiter = None;
+        Some(grant)
+    }
+
+    /// Leaves the line; what was given in the last moment.
+    fn leave(&mut self) -> Option<Grant> {
+        let waiter = self.waiter.take()?;
+        let mut shard = self.queues.shard(self.name).lock();
+        let grant = waiter.grant.lock().take().filter(|_| !planted::on("grant_forgotten"));
+        if grant.is_none()
+            && let Some(line) = shard.lines.get_mut(self.name)
+        {
+            line.waiters.retain(|w| !Arc::ptr_eq(w, &waiter));
+        }
+        grant
+    }
+}
+
+impl Drop for InLine<'_> {
+    fn drop(&mut self) {
+        match self.leave() {
+            Some(Grant::Turn) => drop(self.queues.place(self.name)),
+            Some(Grant::Lease(held)) => drop(held.let_go()),
+            Some(Grant::Free | Grant::Closed) | None => {}
+        }
     }
 }
 

@@ -8,9 +8,6 @@ use crate::protocol::{Drift, Namespace, Quorum, validity};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A pause chosen by the user: the number of pauses so far in, the pause out.
-pub(crate) type Pause = Arc<dyn Fn(u32) -> Duration + Send + Sync>;
-
 /// The settings of a client.
 pub(crate) struct Settings {
     pub(crate) quorum: Quorum,
@@ -32,7 +29,6 @@ pub(crate) struct Settings {
     pub(crate) hand_over: Duration,
     pub(crate) label: Arc<str>,
     pub(crate) backoff: Backoff,
-    pub(crate) pause: Option<Pause>,
 }
 
 impl Settings {
@@ -52,7 +48,8 @@ impl Settings {
     }
 }
 
-/// The terms of one lock, shared by its handles and leases.
+/// The terms of one lock, shared by its handles and leases. Nothing in here is the user's code, for whoever drops it last
+/// may have a mutex locked: a pause of the user's own travels with the call ([`Patience`](super::waiting::Patience)).
 #[derive(Clone)]
 pub(crate) struct Terms {
     pub(crate) ttl: Duration,
@@ -65,7 +62,6 @@ pub(crate) struct Terms {
     pub(crate) tries: Option<u32>,
     pub(crate) fail_fast: bool,
     pub(crate) backoff: Backoff,
-    pub(crate) pause: Option<Pause>,
     pub(crate) label: Arc<str>,
 }
 

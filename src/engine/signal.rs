@@ -1,11 +1,12 @@
-//! Telling the holder that its lock is lost: a channel to select on, and callbacks on a thread of their own.
+//! Telling the holder that its lock is lost: a channel to select on, and callbacks on threads of their own.
 
 use super::error::Lost;
 use crate::sys::channel::{Receiver, Sender, bounded};
 use crate::sys::journal;
 use crate::sys::sync::{Mutex, OnceLock};
-use crate::sys::thread::Threads;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use crate::sys::thread::{Threads, survives};
+use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
 
 /// A callback of a user.
@@ -45,17 +46,15 @@ impl Signal {
         })
     }
 
-    /// Adds a callback; the loss if it has happened already, together with the callback.
-    pub(crate) fn on_lost(&self, callback: Callback) -> Option<(Callback, Lost)> {
+    /// Adds a callback. If it is too late for that the callback comes back, with the loss if there was one: to be called or
+    /// dropped where no mutex is locked.
+    pub(crate) fn on_lost(&self, callback: Callback) -> Option<(Callback, Option<Lost>)> {
         let mut state = self.state.lock();
-        match (&state.fired, state.over) {
-            (Some(lost), _) => Some((callback, lost.clone())),
-            (None, true) => None,
-            (None, false) => {
-                state.callbacks.push(callback);
-                None
-            }
+        if state.fired.is_none() && !state.over {
+            state.callbacks.push(callback);
+            return None;
         }
+        Some((callback, state.fired.clone()))
     }
 
     /// Tells of the loss, once; the callbacks to run.
@@ -71,47 +70,74 @@ impl Signal {
         std::mem::take(&mut state.callbacks)
     }
 
-    /// Ends the signal: the lock was released.
-    pub(crate) fn end(&self) {
+    /// Ends the signal: the lock was released. The callbacks that are not called any more: to be dropped where no mutex is
+    /// locked, because a user's closure may run any code when it is dropped.
+    #[must_use]
+    pub(crate) fn end(&self) -> Vec<Callback> {
         let mut state = self.state.lock();
         state.over = true;
         state.sender = None;
-        let callbacks = std::mem::take(&mut state.callbacks);
-        drop(state);
-        // A user's closure may run code when it is dropped.
-        drop(callbacks);
+        std::mem::take(&mut state.callbacks)
     }
 }
 
+/// How many callbacks of a client run at once.
+const MOST: usize = 16;
 /// Threads without work that are kept.
 const IDLE: usize = 2;
 
 type Job = (Callback, Lost);
 
-/// The threads that run users' callbacks, started when first needed: a callback that takes long delays no other one.
+/// The threads that run users' callbacks. A callback that takes long delays no other one until as many do as there may be
+/// threads; then they wait for one another, in the order in which they came. One thread is there from the start, so that
+/// the callbacks are called also where no thread can be started any more.
 #[derive(Default)]
 pub(crate) struct Callbacks(Arc<Mutex<Pool>>);
 
 #[derive(Default)]
 struct Pool {
     idle: Vec<Sender<Job>>,
+    /// What no thread is free for.
+    waiting: VecDeque<Job>,
+    /// Threads that run or are being started.
+    live: usize,
     stopped: bool,
 }
 
 impl Callbacks {
+    /// Starts the thread that is always there.
+    pub(crate) fn start(&self, threads: &Arc<Threads>) -> io::Result<()> {
+        self.0.lock().live += 1;
+        self.hire(threads)
+    }
+
     /// Has `callback` called soon; a panic in it is caught and logged.
     pub(crate) fn call(&self, threads: &Arc<Threads>, callback: Callback, lost: Lost) {
         let mut job = (callback, lost);
-        while let Some(idle) = self.0.lock().idle.pop() {
+        let hires = loop {
+            let mut pool = self.0.lock();
+            let Some(idle) = pool.idle.pop() else {
+                // Before a thread is started: if none can be, another one takes it.
+                pool.waiting.push_back(job);
+                let hires = pool.live < MOST;
+                pool.live += usize::from(hires);
+                break hires;
+            };
+            drop(pool);
             match idle.send(job) {
                 Ok(()) => return,
                 Err(e) => job = e.into_inner(),
             }
+        };
+        if hires && let Err(e) = self.hire(threads) {
+            journal::warn!("no further thread for callbacks, so they are called one after the other: {e}");
         }
+    }
+
+    /// Starts a thread that has been counted.
+    fn hire(&self, threads: &Arc<Threads>) -> io::Result<()> {
         let pool = self.0.clone();
-        if let Err(e) = threads.spawn("callbacks", move || work(&pool, job)) {
-            journal::error!("no thread to tell of a lost lock with: {e}");
-        }
+        threads.spawn_deep("callbacks", move || work(&pool)).inspect_err(|_| self.0.lock().live -= 1)
     }
 
     /// Ends the threads after what they have been given.
@@ -124,20 +150,24 @@ impl Callbacks {
     }
 }
 
-fn work(pool: &Mutex<Pool>, first: Job) {
-    let mut next = Some(first);
-    while let Some((callback, lost)) = next {
-        if catch_unwind(AssertUnwindSafe(|| callback(lost))).is_err() {
+fn work(pool: &Mutex<Pool>) {
+    loop {
+        let job = {
+            let mut pool = pool.lock();
+            if let Some(job) = pool.waiting.pop_front() {
+                Ok(job)
+            } else if pool.stopped || pool.idle.len() >= IDLE {
+                pool.live -= 1;
+                return;
+            } else {
+                let (sender, receiver) = bounded(1);
+                pool.idle.push(sender);
+                Err(receiver)
+            }
+        };
+        let Ok((callback, lost)) = job.or_else(|jobs| jobs.recv()) else { continue };
+        if !survives(|| callback(lost)) {
             journal::error!("a callback for a lost lock panicked");
         }
-        let (sender, receiver) = bounded(1);
-        {
-            let mut pool = pool.lock();
-            if pool.stopped || pool.idle.len() >= IDLE {
-                return;
-            }
-            pool.idle.push(sender);
-        }
-        next = receiver.recv().ok();
     }
 }

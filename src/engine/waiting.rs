@@ -19,19 +19,25 @@ const LONGEST: Duration = Duration::from_secs(300);
 /// How often a caller is asked whether to go on.
 const ASK: Duration = Duration::from_millis(50);
 
-/// How long a call waits, and whether it still wants to.
+/// A pause chosen by the user: the number of pauses so far in, the pause out.
+pub(crate) type Pause = Arc<dyn Fn(u32) -> Duration + Send + Sync>;
+
+/// How long a call waits, and whether it still wants to. What the user gave for that runs on the calling thread, with no
+/// mutex locked.
 pub(crate) struct Patience<'a> {
     pub(crate) wait: Wait,
+    /// The pauses between attempts, if the user chose them.
+    pub(crate) pause: Option<&'a Pause>,
     go_on: Option<&'a mut dyn FnMut() -> bool>,
 }
 
 impl<'a> Patience<'a> {
-    pub(crate) fn new(wait: Wait) -> Patience<'a> {
-        Patience { wait, go_on: None }
+    pub(crate) fn new(wait: Wait, pause: Option<&'a Pause>) -> Patience<'a> {
+        Patience { wait, pause, go_on: None }
     }
 
-    pub(crate) fn asking(wait: Wait, go_on: &'a mut dyn FnMut() -> bool) -> Patience<'a> {
-        Patience { wait, go_on: Some(go_on) }
+    pub(crate) fn asking(wait: Wait, pause: Option<&'a Pause>, go_on: &'a mut dyn FnMut() -> bool) -> Patience<'a> {
+        Patience { wait, pause, go_on: Some(go_on) }
     }
 
     /// The moment after which there is nothing to wait for.
@@ -84,7 +90,7 @@ impl<'a> Waiting<'a> {
         self.recoveries = self.engine.recoveries();
         let listening = self.listening.as_ref()?;
         let now = clock::now();
-        let longest = if self.terms.pause.is_some() { LONGEST } else { self.terms.backoff.cap.min(LONGEST) };
+        let longest = if patience.pause.is_some() { LONGEST } else { self.terms.backoff.cap.min(LONGEST) };
         let life = (longest.max(Duration::from_secs(1)) * 2).min(patience.limit().since(now));
         Some(listening.ear.wakeup(|w| w.attempt(now, life)))
     }

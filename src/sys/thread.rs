@@ -8,10 +8,8 @@ use std::sync::Arc;
 pub(crate) use std::thread::{Thread, current, park_timeout};
 use std::time::Duration;
 
-/// The stack of a background thread: they parse replies and call `log`, nothing deep.
+/// The stack of a background thread: they parse replies, nothing deep.
 const STACK: usize = 256 * 1024;
-/// That of one which looks up names: what the system's resolver loads is not ours to judge.
-const DEEP: usize = 2 * 1024 * 1024;
 
 /// Lets other threads run, at most so often, until `done`.
 pub(crate) fn give_way(times: u32, mut done: impl FnMut() -> bool) {
@@ -48,18 +46,26 @@ thread_local! {
 impl Threads {
     /// Starts `body` on a thread called `redleash-{role}`.
     pub(crate) fn spawn(self: &Arc<Self>, role: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
-        self.spawn_on(STACK, role, body)
+        self.spawn_on(Some(STACK), role, body)
     }
 
-    /// The same, for one that calls into the system's libraries.
+    /// The same with a stack of the standard size, for one that runs what is not ours to judge: a user's callback, or what
+    /// the system's resolver loads.
     pub(crate) fn spawn_deep(self: &Arc<Self>, role: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
-        self.spawn_on(DEEP, role, body)
+        self.spawn_on(None, role, body)
     }
 
-    fn spawn_on(self: &Arc<Self>, stack: usize, role: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    fn spawn_on(
+        self: &Arc<Self>,
+        stack: Option<usize>,
+        role: &str,
+        body: impl FnOnce() + Send + 'static,
+    ) -> io::Result<()> {
         let threads = self.clone();
         *self.live.lock() += 1;
-        let spawned = std::thread::Builder::new().name(format!("redleash-{role}")).stack_size(stack).spawn(move || {
+        let builder = std::thread::Builder::new().name(format!("redleash-{role}"));
+        let builder = stack.into_iter().fold(builder, std::thread::Builder::stack_size);
+        let spawned = builder.spawn(move || {
             OURS.set(Arc::as_ptr(&threads) as usize);
             let _end = End(threads);
             body();

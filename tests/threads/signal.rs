@@ -5,6 +5,7 @@ use crate::engine::signal::{Callbacks, Signal};
 use crate::protocol::Reason;
 use crate::sys::thread::Threads;
 use crate::world;
+use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -41,16 +42,16 @@ fn scenario() {
     let threads = [
         spawn(Box::new(move |s| fire(s, Reason::Taken))),
         spawn(Box::new(move |s| fire(s, Reason::Expired))),
-        spawn(Box::new(Signal::end)),
+        spawn(Box::new(|s| drop(s.end()))),
         spawn(Box::new(move |s| {
-            if let Some((callback, lost)) = s.on_lost(callback) {
+            if let Some((callback, Some(lost))) = s.on_lost(callback) {
                 callback(lost);
             }
         })),
     ];
     threads.into_iter().for_each(|t| t.join().unwrap());
     let told = hears.join().unwrap();
-    let fired = signal.on_lost(count(&called)).is_some();
+    let fired = signal.on_lost(count(&called)).is_some_and(|(_, lost)| lost.is_some());
     assert_eq!(told, fired, "the channel");
     assert_eq!(called.load(Ordering::SeqCst), usize::from(fired), "the callback");
     assert_eq!(signal.receiver(None).poll(), Some(Err(crate::sys::channel::Disconnected)), "it is over");
@@ -61,9 +62,13 @@ fn a_loss_is_told_once_to_all() {
     world::check("signal of a loss", scenario);
 }
 
-/// Callbacks come in while the client is closed: each is called once.
+/// Callbacks come in while the client is closed and, in half of the runs, no thread can be started any more: each is called
+/// once.
 fn callbacks() {
     let (threads, callbacks) = (Arc::<Threads>::default(), Arc::new(Callbacks::default()));
+    callbacks.start(&threads).unwrap();
+    let scarce = thread_rng().gen_bool(0.5);
+    threads.scarce.store(scarce, Ordering::SeqCst);
     let called = Arc::new(AtomicUsize::new(0));
     let callers = [(); 3].map(|()| {
         let (threads, callbacks, called) = (threads.clone(), callbacks.clone(), called.clone());
@@ -77,8 +82,11 @@ fn callbacks() {
             }
         })
     });
-    callbacks.stop();
+    if !scarce {
+        callbacks.stop();
+    }
     callers.into_iter().for_each(|t| t.join().unwrap());
+    callbacks.stop();
     world::join_all();
     assert_eq!(called.load(Ordering::SeqCst), 6);
 }

@@ -93,7 +93,6 @@ impl Engine {
             hand_over: Duration::ZERO,
             label: "".into(),
             backoff: Backoff::DEFAULT,
-            pause: None,
         };
         let (conn, heard) = serve(forgetful);
         let engine = Arc::new_cyclic(|weak: &Weak<Engine>| {
@@ -204,7 +203,6 @@ impl Engine {
             tries: None,
             fail_fast: false,
             backoff: Backoff::DEFAULT,
-            pause: None,
             label: "".into(),
         })
     }

@@ -91,6 +91,16 @@ pub(crate) mod thread {
             crate::world::start(role, body);
             Ok(())
         }
+
+        pub(crate) fn spawn_deep(self: &Arc<Self>, role: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+            self.spawn(role, body)
+        }
+    }
+
+    /// A panic is a model's failure, and goes on.
+    pub(crate) fn survives(foreign: impl FnOnce()) -> bool {
+        foreign();
+        true
     }
 }
 
