@@ -119,6 +119,10 @@ impl LockGuard {
 
     /// Calls `callback` on a thread of the client when the lock is lost; at once if it is already. Not called after a
     /// release. A panic in it is caught and logged.
+    ///
+    /// Up to 16 callbacks of a client run at once, each on a stack of the standard size. While 16 are running the others wait, in
+    /// the order in which the locks were lost: so one that takes long delays none, and sixteen that never end delay all. None is left
+    /// out. A callback that is not called is dropped by the thread that drops or releases the guard.
     pub fn on_lost(&self, callback: impl FnOnce(Lost) + Send + 'static) {
         self.held().on_lost(Box::new(callback));
     }
@@ -144,7 +148,7 @@ impl LockGuard {
     }
 
     /// Gives the lock up without releasing it, for another process of this machine to
-    /// [`adopt`](crate::Client::adopt) before the lease ends.
+    /// [`adopt`](crate::Client::adopt) before the lease ends. Waits for a renewal that is under way, at most one round limit.
     ///
     /// # Errors
     ///

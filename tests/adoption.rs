@@ -7,8 +7,9 @@
 
 mod support;
 
-use redleash::{Error, Handle, Lease, Options, Reason};
+use redleash::{Error, Handle, Lease, Options, Reason, WatchdogMode};
 use support::child::{Child, hear, say, task};
+use support::proxy::{Fault, Proxy};
 use support::{SOON, always, builder, client, eventually, masters, no_keys_left, secs, settle, settled, value};
 
 #[test]
@@ -163,4 +164,43 @@ fn a_deadline_is_a_moment_of_the_boot_clock() {
     // 10 s less 1 % and 2 ms.
     let validity = 9_898_000_000;
     assert!((before + validity..=after + validity).contains(&until), "{before} {until} {after}");
+}
+
+/// A renewal that was under way when the lock was handed out reaches the masters when another process has adopted the lock
+/// and released it: it must not write the old key again, which would keep everybody out for a ttl.
+#[test]
+fn a_renewal_that_comes_after_the_adoption_writes_nothing() {
+    for mode in [WatchdogMode::PerLock, WatchdogMode::Shared] {
+        late_renewal(mode);
+    }
+}
+
+fn late_renewal(mode: WatchdogMode) {
+    let Some(masters) = masters(3) else { return };
+    let ttl = secs(6);
+    let direct = settled(&masters);
+    let proxies: Vec<Proxy> = masters.iter().map(|m| Proxy::start(m.port(), Fault::None)).collect();
+    let through = builder(proxies.iter().map(Proxy::url)).ttl(ttl).watchdog(mode).build().unwrap();
+    let guard = through.lock("x").acquire().unwrap();
+    proxies.iter().for_each(|proxy| proxy.set(Fault::Hold));
+    eventually("its renewal is under way", || proxies.iter().all(|proxy| proxy.misbehaved() > 0));
+    let handle = guard.into_handle().unwrap();
+    let adopted = direct.adopt(handle).unwrap();
+    assert_eq!(adopted.release(), redleash::Release::Released);
+    no_keys_left(&masters);
+    let before: Vec<u64> = masters.iter().map(scripts_run).collect();
+    proxies.iter().for_each(|proxy| proxy.set(Fault::None));
+    eventually("the renewal has come", || masters.iter().zip(&before).all(|(m, before)| scripts_run(m) > *before));
+    assert_eq!(masters.iter().map(|m| value(m, "x")).collect::<Vec<_>>(), [None, None, None], "{mode:?}");
+    drop(direct.lock("x").try_acquire_for(SOON).unwrap().expect("free"));
+}
+
+/// How many scripts a master has run.
+fn scripts_run(master: &support::servers::Server) -> u64 {
+    let info = master.command(&["INFO", "commandstats"]).unwrap().text().unwrap();
+    let calls = |name: &str| -> u64 {
+        let line = info.lines().find_map(|l| l.strip_prefix(&format!("cmdstat_{name}:calls=")));
+        line.and_then(|l| l.split(',').next()?.parse().ok()).unwrap_or(0)
+    };
+    calls("eval") + calls("evalsha")
 }

@@ -11,6 +11,7 @@ use fork::{Fork, fork};
 use redleash::{Error, Lost, Reason, Release, State};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 use support::{SOON, alone, always, builder, lock_keys, masters, no_keys_left, secs, settle, settled, value};
 
@@ -188,4 +189,60 @@ fn the_parent_renews_while_and_after_the_child_lives() {
     });
     assert_eq!(answer, 0);
     always(secs(4), "held by the parent", || guard.check().is_ok());
+}
+
+/// Counts lines, and locks nothing.
+struct Lines(AtomicUsize);
+
+static LINES: Lines = Lines(AtomicUsize::new(0));
+
+impl log::Log for Lines {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, _: &log::Record<'_>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn flush(&self) {}
+}
+
+/// The child has the log of the parent, but not the thread that writes it, and finds it as another thread of the parent may
+/// have been changing it.
+#[test]
+fn a_child_logs_while_its_parent_does() {
+    let Some(masters) = masters(1) else { return };
+    let _alone = alone();
+    log::set_logger(&LINES).unwrap();
+    log::set_max_level(log::LevelFilter::Trace);
+    let client = settled(&masters);
+    let other = builder(masters.urls()).build().unwrap();
+    let held = client.lock("x").acquire().unwrap();
+    let end = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Each attempt that is refused is a line.
+        scope.spawn(|| {
+            while !end.load(Ordering::SeqCst) {
+                drop(other.lock("x").try_acquire());
+            }
+        });
+        for _ in 0..20 {
+            let answer = in_fork(|| {
+                LINES.0.store(0, Ordering::SeqCst);
+                let Ok(client) = builder(masters.urls()).build() else { return 1 };
+                if !matches!(client.lock("x").try_acquire(), Ok(None)) {
+                    return 2;
+                }
+                client.close(SOON);
+                if LINES.0.load(Ordering::SeqCst) == 0 { 3 } else { 0 }
+            });
+            if answer != 0 {
+                end.store(true, Ordering::SeqCst);
+            }
+            assert_eq!(answer, 0);
+        }
+        end.store(true, Ordering::SeqCst);
+    });
+    held.check().unwrap();
 }

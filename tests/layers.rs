@@ -290,6 +290,19 @@ fn the_journal_alone_logs() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// A user's closure runs any code, also when it is dropped. So it is kept where nobody can drop it with a mutex locked: with
+/// the API's handles, in the call that it was given to, and with the callbacks of a signal.
+#[test]
+fn closures_of_the_users_are_kept_in_two_places() {
+    let keeps = |path: &PathBuf| {
+        let code = code(path);
+        ["dyn Fn(", "dyn FnMut(", "dyn FnOnce("].iter().any(|closure| code.contains(closure))
+    };
+    let kept: Vec<String> = files("src").iter().filter(|p| keeps(p)).map(|p| below_src(p)).collect();
+    let inside: Vec<&String> = kept.iter().filter(|file| layer(file) != "api").collect();
+    assert_eq!(inside, ["engine/signal.rs", "engine/waiting.rs"], "of {kept:?}");
+}
+
 #[test]
 fn no_file_is_above_600_lines() {
     let all = ["src", "tests", "verify", "examples", "benches"].into_iter().flat_map(files);

@@ -3,6 +3,7 @@
 use super::chores::Chore;
 use super::core::Engine;
 use crate::protocol::health::{STEADY, reconnect_pause};
+use crate::sys::thread::survives;
 use crate::sys::{clock, journal};
 use crate::wire::Pooled;
 use std::sync::atomic::Ordering;
@@ -22,11 +23,23 @@ impl Engine {
             return;
         }
         let engine = Arc::downgrade(self);
-        if let Err(e) = self.threads.spawn_deep("connect", move || run(&engine, i)) {
-            master.connecting.store(false, Ordering::Release);
-            journal::warn!("{}: no thread to connect with, trying again: {e}", self.labels[i]);
-            self.chores.enter(clock::now().plus(STEADY), Chore::Connect(i));
+        let connect = move || {
+            if !survives(|| run(&engine, i))
+                && let Some(engine) = engine.upgrade()
+            {
+                engine.connect_later(i, "the thread that connects has panicked");
+            }
+        };
+        if let Err(e) = self.threads.spawn_deep("connect", connect) {
+            self.connect_later(i, &format!("no thread to connect with: {e}"));
         }
+    }
+
+    /// Nobody connects to master `i` now: it is tried again in a while.
+    fn connect_later(&self, i: usize, why: &str) {
+        journal::warn!("{}: {why}; trying again in {STEADY:?}", self.labels[i]);
+        self.masters[i].connecting.store(false, Ordering::Release);
+        self.chores.enter(clock::now().plus(STEADY), Chore::Connect(i));
     }
 
     /// Notes that a connection to master `i` broke.

@@ -580,11 +580,15 @@ impl Held {
     }
 
     /// Gives the lease up on our side without releasing it on the masters: somebody else adopts it, with the fencing token if it
-    /// is known, until the moment that is answered. A lost lease stays as it is.
+    /// is known, until the moment that is answered. A lost lease stays as it is. Waits for an extension under way, at most one
+    /// round limit.
     pub(crate) fn hand_out(&self) -> Result<(Mono, Option<u64>), Error> {
         if self.engine.is_forked() {
             return Err(Error::Lost(self.lost_by(Reason::Forked)));
         }
+        // An extension under way ends first, by its answers or its limit, so that it does not come to the masters behind the
+        // adoption. One that does all the same writes nothing (adopt.lua).
+        let extending = self.extending.lock();
         let now = clock::now();
         let mut gate = self.gate.lock();
         if let State::Lost(reason) = gate.lease.state(now) {
@@ -597,6 +601,7 @@ impl Held {
             self.engine.timer.leave(key);
         }
         drop(gate);
+        drop(extending);
         self.leave_place();
         let _callbacks = self.signal().end();
         self.engine.watchdogs.retire(self);

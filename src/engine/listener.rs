@@ -4,6 +4,7 @@ use super::core::Engine;
 use crate::protocol::wakeup::{Wakeup, channel_of, client_number};
 use crate::protocol::{Keys, Mono, Quorum};
 use crate::sys::sync::Mutex;
+use crate::sys::thread::survives;
 use crate::sys::wake::Wake;
 use crate::sys::{clock, entropy, journal};
 use crate::wire::Pooled;
@@ -183,25 +184,47 @@ impl Listener {
     fn run(&self, engine: &Weak<Engine>, masters: usize) {
         let mut subscribers: Vec<Option<Subscriber>> = (0..masters).map(|_| None).collect();
         let mut buffer = vec![0; 16 * 1024];
-        while self.take_over(&mut subscribers) {
-            let ready = self.poll(&subscribers);
-            let (now, random) = (clock::now(), entropy::bits());
-            for (i, slot) in subscribers.iter_mut().enumerate() {
-                let Some(subscriber) = slot else { continue };
-                let mut fine = subscriber.flush();
-                if fine.is_ok() && ready >> i & 1 == 1 {
-                    fine = subscriber.read(&mut buffer, |news| self.hear(i, news, now, random));
-                }
-                let doubtful = self.inner.lock().doubtful >> i & 1 == 1;
-                if fine.is_err() || doubtful {
-                    *slot = None;
-                    self.lost(i);
-                    if let Some(engine) = engine.upgrade() {
-                        engine.broke(i);
-                        engine.connect(i);
-                    }
-                }
+        let mut goes_on = true;
+        while goes_on {
+            if survives(|| goes_on = self.turn(engine, &mut subscribers, &mut buffer)) {
+                continue;
             }
+            journal::error!("the listener panicked; it subscribes again, and waiting is by polling meanwhile");
+            for (i, slot) in subscribers.iter_mut().enumerate() {
+                *slot = None;
+                self.replace(engine, i);
+            }
+        }
+    }
+
+    /// Waits for news and hears them; false at the end.
+    fn turn(&self, engine: &Weak<Engine>, subscribers: &mut [Option<Subscriber>], buffer: &mut [u8]) -> bool {
+        if !self.take_over(subscribers) {
+            return false;
+        }
+        let ready = self.poll(subscribers);
+        let (now, random) = (clock::now(), entropy::bits());
+        for (i, slot) in subscribers.iter_mut().enumerate() {
+            let Some(subscriber) = slot else { continue };
+            let mut fine = subscriber.flush();
+            if fine.is_ok() && ready >> i & 1 == 1 {
+                fine = subscriber.read(buffer, |news| self.hear(i, news, now, random));
+            }
+            let doubtful = self.inner.lock().doubtful >> i & 1 == 1;
+            if fine.is_err() || doubtful {
+                *slot = None;
+                self.replace(engine, i);
+            }
+        }
+        true
+    }
+
+    /// The connection to master `i` is gone: another one is asked for.
+    fn replace(&self, engine: &Weak<Engine>, i: usize) {
+        self.lost(i);
+        if let Some(engine) = engine.upgrade() {
+            engine.broke(i);
+            engine.connect(i);
         }
     }
 

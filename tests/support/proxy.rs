@@ -31,6 +31,8 @@ pub enum Fault {
     Mute,
     /// New connections are accepted and closed, old ones too.
     Cut,
+    /// They pass, but requests do not: they wait here, also those of connections that end meanwhile, until the fault is another.
+    Hold,
     /// They pass, but a request with these bytes in it does not: the connection ends in its place.
     CutAt(&'static [u8]),
 }
@@ -164,6 +166,12 @@ fn pass(mut from: TcpStream, mut into: TcpStream, shared: &Shared) {
             let _ = from.shutdown(Shutdown::Both);
             break;
         }
+        if shared.fault() == Fault::Hold {
+            shared.misbehaved.fetch_add(1, Ordering::SeqCst);
+            while shared.fault() == Fault::Hold && !shared.stop.load(Ordering::SeqCst) {
+                thread::sleep(Duration::from_millis(5));
+            }
+        }
         if into.write_all(request).is_err() {
             break;
         }
@@ -176,11 +184,11 @@ fn reply(mut from: TcpStream, mut into: TcpStream, shared: &Shared) {
     while let Ok(n @ 1..) = from.read(&mut buffer) {
         let reply = &buffer[..n];
         let fault = shared.fault();
-        if !matches!(fault, Fault::None | Fault::CutAt(_)) {
+        if !matches!(fault, Fault::None | Fault::CutAt(_) | Fault::Hold) {
             shared.misbehaved.fetch_add(1, Ordering::SeqCst);
         }
         let done = match fault {
-            Fault::None | Fault::CutAt(_) => into.write_all(reply),
+            Fault::None | Fault::CutAt(_) | Fault::Hold => into.write_all(reply),
             Fault::Say(bytes) => into.write_all(bytes),
             Fault::Before(bytes) => shared.once(fault, &mut into, &[bytes, reply]),
             Fault::Behind(bytes) => shared.once(fault, &mut into, &[reply, bytes]),
