@@ -1,5 +1,6 @@
 //! Named threads with small stacks, and a count of those that live.
 
+use super::journal;
 use super::sync::{Condvar, Mutex};
 use std::cell::Cell;
 use std::io;
@@ -68,7 +69,9 @@ impl Threads {
         let spawned = builder.spawn(move || {
             OURS.set(Arc::as_ptr(&threads) as usize);
             let _end = End(threads);
-            body();
+            if !survives(body) {
+                journal::error!("the thread {:?} panicked and has ended", std::thread::current().name().unwrap_or(""));
+            }
         });
         spawned.map(drop).inspect_err(|_| *self.live.lock() -= 1)
     }
