@@ -3,9 +3,9 @@
 use super::chores::Chore;
 use super::core::Engine;
 use crate::sys::channel::{Sender, unbounded};
-use crate::sys::clock;
 use crate::sys::sync::{Mutex, Ordering};
-use crate::sys::thread::Threads;
+use crate::sys::thread::{Threads, survives};
+use crate::sys::{clock, journal};
 use crate::wire::lane::Lane;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,7 +41,9 @@ impl Caretakers {
         let (sender, receiver) = unbounded::<Arc<Lane>>();
         let started = threads.spawn("caretaker", move || {
             for lane in receiver {
-                lane.take_care();
+                if !survives(|| lane.take_care()) {
+                    journal::error!("a caretaker panicked; it goes on");
+                }
                 lane.attended.store(crate::planted::on("caretaker_lost"), Ordering::Release);
                 if lane.is_owed() {
                     lane.attend();

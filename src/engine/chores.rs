@@ -3,8 +3,8 @@
 
 use super::core::Engine;
 use crate::protocol::Keys;
-use crate::sys::{clock, journal};
 use crate::sys::sync::{AtomicU64, Mutex, Ordering};
+use crate::sys::{clock, journal};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
