@@ -1,7 +1,7 @@
 //! The guard of a held lock.
 
-use crate::engine::error::{Error, Lost};
-use crate::engine::held::{Held, Release};
+use crate::engine::error::{Error, Lost, Release};
+use crate::engine::held::Held;
 use crate::engine::signal::Signal;
 use crate::handle::Handle;
 use crate::options::check_ttl;
