@@ -3,16 +3,16 @@
 use super::acquire::undo;
 use super::core::Engine;
 use super::error::{Error, Lost, MasterReport, Release, Said, Tally};
+use super::gate::{Gate, Renewing};
 use super::queue::Place;
 use super::rounds::Finished;
 use super::settings::Terms;
 use super::signal::{Callback, Signal};
-use super::timer::Key;
 use super::watchdog::Seat;
 use crate::planted;
 use crate::protocol::command::Tell;
 use crate::protocol::handover::Handover;
-use crate::protocol::lease::{self, Extended, Lease, State};
+use crate::protocol::lease::{Extended, State};
 use crate::protocol::{Attempt, Command, Keys, Mono, Operation, Owner, Reason, Round, Todo};
 use crate::sys::channel::Receiver;
 use crate::sys::sync::{AtomicU64, Mutex, Ordering};
@@ -21,32 +21,6 @@ use crate::wire::lane::Lane;
 use crate::wire::op::Op;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-
-/// An extension under way.
-pub(super) struct Renewing(lease::Extension);
-
-/// What the gate protects: whoever writes about this lease passes it first.
-pub(super) struct Gate {
-    lease: Lease,
-    timer: Option<Key>,
-    handover: Handover,
-    /// The extension under way, to be closed before a release is queued.
-    extension: Option<Arc<Op>>,
-    /// An extension was begun, so any master may have the key.
-    extended: bool,
-}
-
-impl Gate {
-    /// Ends the lease on our side; the state it was in. Nothing of an extension is sent again from here on.
-    fn release(&mut self, now: Mono) -> State {
-        if let Some(op) = self.extension.take()
-            && !planted::on("renewal_sent_behind_release")
-        {
-            op.close();
-        }
-        self.lease.release(now)
-    }
-}
 
 /// See the module.
 pub(crate) struct Held {

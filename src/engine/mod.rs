@@ -7,6 +7,7 @@ pub(crate) mod connect;
 pub(crate) mod core;
 pub(crate) mod error;
 pub(crate) mod fence;
+pub(crate) mod gate;
 pub(crate) mod held;
 pub(crate) mod listener;
 pub(crate) mod query;

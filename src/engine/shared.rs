@@ -1,7 +1,8 @@
 //! One watchdog thread for all leases of a client: renewals that fall due together travel together.
 
 use super::core::Engine;
-use super::held::{Held, Renewing};
+use super::gate::Renewing;
+use super::held::Held;
 use super::rounds::Finished;
 use crate::protocol::command::Renewal;
 use crate::protocol::{Command, Mono, Operation, Reason};

@@ -8,6 +8,8 @@ pub(crate) mod care;
 pub(crate) mod chores;
 #[path = "../../../src/engine/error.rs"]
 pub(crate) mod error;
+#[path = "../../../src/engine/gate.rs"]
+pub(crate) mod gate;
 #[path = "../../../src/engine/held.rs"]
 pub(crate) mod held;
 #[path = "../../../src/engine/queue.rs"]

@@ -1,0 +1,35 @@
+//! What the gate of a lease protects.
+
+use super::timer::Key;
+use crate::planted;
+use crate::protocol::Mono;
+use crate::protocol::handover::Handover;
+use crate::protocol::lease::{self, Lease, State};
+use crate::wire::op::Op;
+use std::sync::Arc;
+
+/// An extension under way.
+pub(super) struct Renewing(pub(super) lease::Extension);
+
+/// What the gate protects: whoever writes about this lease passes it first.
+pub(super) struct Gate {
+    pub(super) lease: Lease,
+    pub(super) timer: Option<Key>,
+    pub(super) handover: Handover,
+    /// The extension under way, to be closed before a release is queued.
+    pub(super) extension: Option<Arc<Op>>,
+    /// An extension was begun, so any master may have the key.
+    pub(super) extended: bool,
+}
+
+impl Gate {
+    /// Ends the lease on our side; the state it was in. Nothing of an extension is sent again from here on.
+    pub(super) fn release(&mut self, now: Mono) -> State {
+        if let Some(op) = self.extension.take()
+            && !planted::on("renewal_sent_behind_release")
+        {
+            op.close();
+        }
+        self.lease.release(now)
+    }
+}
