@@ -148,7 +148,8 @@ impl LockGuard {
     }
 
     /// Gives the lock up without releasing it, for another process of this machine to
-    /// [`adopt`](crate::Client::adopt) before the lease ends. Waits for a renewal that is under way, at most one round limit.
+    /// [`adopt`](crate::Client::adopt) before the lease ends. Waits for a renewal that is under way, at most a sixth of the ttl
+    /// (or the round limit, where one is set).
     ///
     /// # Errors
     ///

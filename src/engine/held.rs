@@ -541,8 +541,8 @@ impl Held {
     }
 
     /// Gives the lease up on our side without releasing it on the masters: somebody else adopts it, with the fencing token if it
-    /// is known, until the moment that is answered. A lost lease stays as it is. Waits for an extension under way, at most one
-    /// round limit.
+    /// is known, until the moment that is answered. A lost lease stays as it is. Waits for an extension under way until that has
+    /// ended.
     pub(crate) fn hand_out(&self) -> Result<(Mono, Option<u64>), Error> {
         if self.engine.is_forked() {
             return Err(Error::Lost(self.lost_by(Reason::Forked)));
