@@ -25,8 +25,14 @@
 //!
 //! # Logs
 //!
-//! Through the `log` crate. `error`: a lock was lost, a callback panicked. `warn`: a renewal failed and is tried again; a
-//! setting that costs safety. `info`: nothing. `debug`: connections made and lost. `trace`: every round that was not granted.
+//! Through the `log` crate, one line per change of state:
+//!
+//! - `error`: a lock was lost; a callback panicked.
+//! - `warn`: a lock is in jeopardy, because a renewal failed; a master is down, hangs, or is in quarantine; a setting costs safety.
+//! - `info`: a lock in jeopardy is renewed again; a master is back, or votes again after its quarantine.
+//! - `debug`: everything in between, such as further failures of the same renewal or connection.
+//! - `trace`: every round that was not granted, every renewal.
+//!
 //! Passwords and tokens appear at no level.
 //!
 //! # Forks

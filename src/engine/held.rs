@@ -47,6 +47,8 @@ pub(super) struct Gate {
     extension: Option<Arc<Op>>,
     /// An extension was begun, so any master may have the key.
     extended: bool,
+    /// The loss is in the log.
+    loss_logged: bool,
 }
 
 impl Gate {
@@ -110,7 +112,7 @@ impl Held {
                 seat: Seat::default(),
                 extending: Mutex::new(()),
                 until: AtomicU64::new(lease.until().nanos()),
-                gate: Mutex::new(Gate { lease, timer, handover, extension: None, extended: false }),
+                gate: Mutex::new(Gate { lease, timer, handover, extension: None, extended: false, loss_logged: false }),
                 fencing: Mutex::new(()),
                 votes: Mutex::new(round.op.clone()),
                 this: this.clone(),
@@ -226,8 +228,18 @@ impl Held {
     fn announce(&self, reason: Reason) {
         // The next in this process may try: the key ends soon, or is somebody else's.
         drop(self.place.lock().take());
+        let mut gate = self.gate.lock();
+        if gate.lease.is_released() {
+            // In the time between the look at the lease and here: its holder was done.
+            return;
+        }
+        // An end that was announced is found again by who asks after it.
+        let logged = std::mem::replace(&mut gate.loss_logged, true);
+        drop(gate);
         let lost = self.lost_by(reason);
-        log::error!("{lost}");
+        if !logged {
+            log::error!("{lost}");
+        }
         if planted::on("loss_not_told") {
             return;
         }
@@ -361,14 +373,20 @@ impl Held {
         let (reached, against) = (answers.reached(), answers.against(self.engine.settings.quarantine));
         let mut gate = self.gate.lock();
         // The clock once more, under the gate: what `check` has called lost stays lost.
-        match gate.lease.conclude(extension, reached, against, clock::now(), entropy::bits) {
+        let now = clock::now();
+        let before = gate.lease.state(now);
+        match gate.lease.conclude(extension, reached, against, now, entropy::bits) {
             Extended::Yes => {
                 self.until.store(gate.lease.until().nanos(), Ordering::Release);
                 self.replan(&mut gate);
                 drop(gate);
+                if before == State::Jeopardy {
+                    log::info!("lock {:?} is renewed again and goes on", self.keys.name);
+                }
                 self.lose_if_closed();
                 Ok(())
             }
+            // Released meanwhile, or lost, which is in the log already.
             Extended::Over => {
                 drop(gate);
                 Err(Error::Lost(self.lost()))
@@ -379,11 +397,18 @@ impl Held {
                 Err(Error::Lost(self.lost()))
             }
             Extended::Failed => {
+                let left = gate.lease.until().since(now);
                 self.replan(&mut gate);
                 drop(gate);
                 self.lose_if_closed();
                 let tally = tally();
-                log::warn!("lock {:?}: not renewed, trying again until the lease ends: {tally}", self.keys.name);
+                let name = &self.keys.name;
+                // One warning for all failures in a row.
+                if before == State::Held {
+                    log::warn!("lock {name:?} ends in {left:.1?} unless it is renewed before; a renewal failed: {tally}");
+                } else {
+                    log::debug!("lock {name:?} ends in {left:.1?}; another renewal failed: {tally}");
+                }
                 Err(Error::NoQuorum(tally))
             }
         }

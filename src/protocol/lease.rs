@@ -252,6 +252,10 @@ impl Lease {
         now: Mono,
         random: impl FnOnce() -> u64,
     ) -> Extended {
+        // Whatever the masters said: its holder was done with it.
+        if self.is_released() {
+            return Extended::Over;
+        }
         if reached {
             return if self.extended(extension, now) { Extended::Yes } else { Extended::Over };
         }

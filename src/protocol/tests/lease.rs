@@ -1,4 +1,4 @@
-use super::super::lease::{Extension, Lease, Reason, State, Terms, Todo};
+use super::super::lease::{Extended, Extension, Lease, Reason, State, Terms, Todo};
 use super::super::validity::{self, Drift};
 use super::super::{Mono, retry};
 use super::{at, ms};
@@ -368,6 +368,22 @@ fn a_loss_tells_its_reason_and_a_release_what_it_found() {
     assert_eq!((lease.until(), lease.state(at(9_000))), (Mono::ZERO, State::Released));
     let mut lease = watched();
     assert_eq!(lease.release(at(2_968)), State::Lost(Reason::Expired));
+}
+
+#[test]
+fn an_extension_that_ends_after_a_release_is_over_whatever_the_masters_said() {
+    for reached in [false, true] {
+        for against in [None, Some(Reason::Taken), Some(Reason::Vanished)] {
+            for end in [1_100, 2_950, 9_000] {
+                let mut lease = watched();
+                let extension = lease.begin_extension(at(1_000), TTL).unwrap();
+                assert_eq!(lease.release(at(1_050)), State::Held);
+                let came = lease.conclude(extension, reached, against, at(end), || panic!("no pause is drawn"));
+                assert_eq!((came, lease.state(at(end))), (Extended::Over, State::Released), "{reached} {against:?} {end}");
+                assert!(!lease.lose(Reason::Taken), "what was given back cannot be lost");
+            }
+        }
+    }
 }
 
 #[test]
