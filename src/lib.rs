@@ -66,8 +66,7 @@ mod wire;
 
 pub use client::{Client, ClientBuilder, CloseReport, InitReport, WatchdogMode};
 pub use crossbeam_channel;
-pub use engine::error::{ConfigError, Error, Lost, MasterReport, Said, Tally};
-pub use engine::held::Release;
+pub use engine::error::{ConfigError, Error, Lost, MasterReport, Release, Said, Tally};
 pub use guarantees::Guarantees;
 pub use guard::LockGuard;
 pub use handle::Handle;

@@ -5,6 +5,7 @@ use crate::engine::settings::{Pause, Settings, Terms};
 use crate::protocol::owner::MAX_LABEL;
 use crate::protocol::retry::Backoff;
 use crate::protocol::time::millis_up;
+use crate::protocol::validity;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -122,7 +123,8 @@ impl Options {
         self
     }
 
-    /// The watchdog renews no further than this after the grant; then the lock is lost, as announced. Default: none.
+    /// The lock is held for no longer than this after the grant, whatever the watchdog or
+    /// [`extend`](crate::LockGuard::extend) asks for; then it is lost, as announced. Default: none.
     #[must_use]
     pub fn max_hold(mut self, hold: Duration) -> Options {
         self.max_hold = Some(hold);
@@ -230,6 +232,24 @@ pub(crate) fn check_ttl(ttl: Duration, max_lease: Duration) -> Result<(), Error>
     } else {
         Ok(())
     }
+}
+
+/// Checks the ttl of an extension; what to ask the masters for, so that the lease lasts for that long.
+pub(crate) fn check_extension(ttl: Duration, settings: &Settings, terms: &Terms) -> Result<Duration, Error> {
+    let most = settings.max_lease.saturating_sub(terms.lock_delay);
+    let asked = validity::ttl_for(ttl, settings.drift);
+    if asked > most {
+        let problem = format!(
+            "an extension for {ttl:?} is above the longest, {:?}: max_lease ({:?}), less the lock_delay ({:?}) and the margin for \
+             clocks that differ",
+            validity::longest_for(most, settings.drift),
+            settings.max_lease,
+            terms.lock_delay
+        );
+        return Err(Error::config("ttl", problem));
+    }
+    check_ttl(ttl, settings.max_lease)?;
+    Ok(asked)
 }
 
 pub(crate) fn check_label(label: &str) -> Result<Arc<str>, Error> {

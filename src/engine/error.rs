@@ -156,6 +156,19 @@ impl fmt::Display for Lost {
     }
 }
 
+/// What an explicit release came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "a release can find that the lock was lost, or stay unconfirmed"]
+pub enum Release {
+    /// A quorum of masters confirmed it: the lock was held to the end, and is free.
+    Released,
+    /// The lock had been lost before.
+    AlreadyLost(Lost),
+    /// Too few masters confirmed it in time. The release is on its way to the masters named here and is tried again; at
+    /// the latest the key ends with its ttl.
+    Unconfirmed(Vec<MasterReport>),
+}
+
 /// A setting that cannot be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -2,7 +2,7 @@
 
 use super::acquire::undo;
 use super::core::Engine;
-use super::error::{Error, Lost, MasterReport, Said, Tally};
+use super::error::{Error, Lost, MasterReport, Release, Said, Tally};
 use super::queue::Place;
 use super::rounds::Finished;
 use super::settings::Terms;
@@ -21,19 +21,6 @@ use crate::wire::lane::Lane;
 use crate::wire::op::Op;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-
-/// What an explicit release came to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use = "a release can find that the lock was lost, or stay unconfirmed"]
-pub enum Release {
-    /// A quorum of masters confirmed it: the lock was held to the end, and is free.
-    Released,
-    /// The lock had been lost before.
-    AlreadyLost(Lost),
-    /// Too few masters confirmed it in time. The release is on its way to the masters named here and is tried again; at
-    /// the latest the key ends with its ttl.
-    Unconfirmed(Vec<MasterReport>),
-}
 
 /// An extension under way.
 pub(super) struct Renewing(lease::Extension);
