@@ -14,10 +14,14 @@ use std::time::Duration;
 
 /// A held lock; dropping it releases the lock.
 ///
+/// Give it a name, for it lives as long as its variable: `let _guard = lock.acquire()?;` holds the lock to the end of the
+/// block. `let _ = lock.acquire()?;` drops the guard, and so releases the lock, at once, before the next statement; so does
+/// `lock.try_acquire()?;` alone, and no warning tells of these two.
+///
 /// `Drop` writes the release to all masters and waits for none of them; what could not be delivered is tried again in the
 /// background. [`release`](LockGuard::release) waits and tells what became of it. A guard may be sent to another thread
 /// and dropped there. In a forked child the guard is lost and releases nothing: the lock belongs to the parent.
-#[must_use = "the lock is released as soon as the guard is dropped"]
+#[must_use = "the lock is released as soon as the guard is dropped, at once with `let _ =`: keep it in a variable"]
 pub struct LockGuard {
     held: Option<Arc<Held>>,
     signal: Arc<Signal>,

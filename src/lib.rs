@@ -77,6 +77,70 @@ pub use reentrant::{ReentrantGuard, ReentrantLock};
 pub use stats::Stats;
 pub use status::{MasterStatus, Revoked, Status};
 
+/// What is lost at once if nobody keeps it, the compiler warns of.
+///
+/// ```
+/// #![deny(unused_must_use)]
+/// fn work(client: &redleash::Client) -> Result<(), redleash::Error> {
+///     let lock = client.lock("x");
+///     let guard = lock.try_acquire_for(std::time::Duration::from_secs(1))?;
+///     let _another = client.reentrant_lock("y").options(redleash::Options::new().tries(3)).acquire()?;
+///     drop(guard);
+///     Ok(())
+/// }
+/// ```
+///
+/// A lock that nobody acquires:
+///
+/// ```compile_fail
+/// #![deny(unused_must_use)]
+/// fn work(client: &redleash::Client) {
+///     client.lock("x");
+/// }
+/// ```
+///
+/// ```compile_fail
+/// #![deny(unused_must_use)]
+/// fn work(client: &redleash::Client) {
+///     client.reentrant_lock("x");
+/// }
+/// ```
+///
+/// A guard that nobody keeps:
+///
+/// ```compile_fail
+/// #![deny(unused_must_use)]
+/// fn work(client: &redleash::Client) -> Result<(), redleash::Error> {
+///     client.lock("x").acquire()?;
+///     Ok(())
+/// }
+/// ```
+///
+/// ```compile_fail
+/// #![deny(unused_must_use)]
+/// fn work(client: &redleash::Client) {
+///     client.lock("x").try_acquire();
+/// }
+/// ```
+///
+/// Options and settings that nobody uses:
+///
+/// ```compile_fail
+/// #![deny(unused_must_use)]
+/// fn work(options: redleash::Options) {
+///     options.tries(3);
+/// }
+/// ```
+///
+/// ```compile_fail
+/// #![deny(unused_must_use)]
+/// fn work(builder: redleash::ClientBuilder) {
+///     builder.node("redis://10.0.0.1");
+/// }
+/// ```
+#[cfg(doctest)]
+struct MustUse;
+
 /// The examples of the README, compiled.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

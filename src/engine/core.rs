@@ -228,7 +228,7 @@ impl Engine {
     /// Why master `i` cannot be reached.
     pub(crate) fn down_reason(&self, i: usize) -> String {
         let error = self.masters[i].last_error.lock();
-        error.as_ref().map_or_else(|| "connecting".to_string(), ToString::to_string)
+        error.as_ref().map_or_else(|| "a connection is being made".to_string(), ToString::to_string)
     }
 
     /// Whether a connected master does not tell its run id.

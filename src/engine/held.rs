@@ -2,7 +2,7 @@
 
 use super::acquire::undo;
 use super::core::Engine;
-use super::error::{Error, Lost, MasterReport, Release, Said, Tally};
+use super::error::{Error, Lost, MasterReport, Release, Rounded, Said, Tally};
 use super::queue::Place;
 use super::rounds::Finished;
 use super::settings::Terms;
@@ -384,7 +384,7 @@ impl Held {
                 Err(Error::Lost(self.lost()))
             }
             Extended::Failed => {
-                let left = gate.lease.until().since(now);
+                let left = Rounded(gate.lease.until().since(now));
                 self.replan(&mut gate);
                 drop(gate);
                 self.lose_if_closed();
@@ -392,9 +392,9 @@ impl Held {
                 let name = &self.keys.name;
                 // One warning for all failures in a row.
                 if before == State::Held {
-                    log::warn!("lock {name:?} ends in {left:.1?} unless it is renewed before; a renewal failed: {tally}");
+                    log::warn!("lock {name:?} ends in {left} unless it is renewed before; a renewal failed: {tally}");
                 } else {
-                    log::debug!("lock {name:?} ends in {left:.1?}; another renewal failed: {tally}");
+                    log::debug!("lock {name:?} ends in {left}; another renewal failed: {tally}");
                 }
                 Err(Error::NoQuorum(tally))
             }

@@ -1,5 +1,6 @@
 //! What the log says of the masters: one line per master and change of its state; all else is debug.
 
+use super::error::Rounded;
 use crate::wire::lane::Noticed;
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,13 +37,15 @@ impl Reported {
     pub(crate) fn noticed(&self, master: &str, what: Noticed) {
         match what {
             Noticed::Hung if !self.away.swap(true, Ordering::AcqRel) => {
-                log::warn!("{master} hangs: it leaves commands unanswered; it is connected to again as soon as possible");
+                log::warn!(
+                    "{master} hangs: it leaves commands unanswered; it is connected to again as soon as possible"
+                );
             }
             Noticed::Hung => log::debug!("{master} hangs again"),
             Noticed::Quarantined(left) if !self.quarantined.swap(true, Ordering::AcqRel) => log::warn!(
-                "{master} is in quarantine, because it is new or lost its memory: for {:.1} s more it casts no votes, so that \
-                 every lease that it may have forgotten ends before",
-                left.as_secs_f64()
+                "{master} is in quarantine, because it is new or lost its memory: for {} more it casts no votes, so that every \
+                 lease that it may have forgotten ends before",
+                Rounded(left)
             ),
             Noticed::Votes if self.quarantined.swap(false, Ordering::AcqRel) => {
                 log::info!("{master} votes again: its quarantine is over");

@@ -398,7 +398,11 @@ fn an_extension_that_ends_after_a_release_is_over_whatever_the_masters_said() {
                 let extension = lease.begin_extension(at(1_000), TTL).unwrap();
                 assert_eq!(lease.release(at(1_050)), State::Held);
                 let came = lease.conclude(extension, reached, against, at(end), || panic!("no pause is drawn"));
-                assert_eq!((came, lease.state(at(end))), (Extended::Over, State::Released), "{reached} {against:?} {end}");
+                assert_eq!(
+                    (came, lease.state(at(end))),
+                    (Extended::Over, State::Released),
+                    "{reached} {against:?} {end}"
+                );
                 assert!(!lease.lose(Reason::Taken), "what was given back cannot be lost");
             }
         }
