@@ -75,7 +75,7 @@ fn a_release_that_meets_a_renewal_logs_no_loss() {
     };
     let released: Vec<String> = thread::scope(|scope| {
         let racer = |t: u64| {
-            let client = if t % 2 == 0 { &client } else { &shared };
+            let client = if t.is_multiple_of(2) { &client } else { &shared };
             let offset = move |i: u64| Duration::from_micros((t * 10 + i) * 23 % 3_000);
             move || (0..10).filter_map(|i| race(client, format!("race/{t}/{i}"), offset(i))).collect::<Vec<_>>()
         };

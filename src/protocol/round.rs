@@ -34,7 +34,7 @@ impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Cause::TimedOut => write!(f, "no answer in time"),
-            Cause::Hung => write!(f, "hangs: it has not answered an earlier command yet"),
+            Cause::Hung => write!(f, "hung: it has not answered an earlier command yet"),
             Cause::Down(why) => write!(f, "not connected: {why}"),
             Cause::Broken(why) => write!(f, "connection lost: {why}"),
             Cause::Refused(why) => write!(f, "refused the command: {why}"),
