@@ -203,9 +203,7 @@ impl Held {
         let mut gate = self.gate.lock();
         let news = gate.lease.lose(reason);
         self.until.store(0, Ordering::Release);
-        if let Some(key) = gate.timer.take() {
-            self.engine.timer.leave(key);
-        }
+        self.unplan(&mut gate);
         drop(gate);
         if news {
             self.announce(reason);
@@ -216,18 +214,14 @@ impl Held {
         // The next in this process may try: the key ends soon, or is somebody else's.
         drop(self.place.lock().take());
         let mut gate = self.gate.lock();
-        if gate.lease.is_released() {
-            // In the time between the look at the lease and here: its holder was done.
-            return;
-        }
-        // An end that was announced is found again by who asks after it.
-        let logged = std::mem::replace(&mut gate.loss_logged, true);
+        // Logged once, though `check` finds an announced end again; not at all if it was released since the look at it.
+        let (released, logged) = (gate.lease.is_released(), std::mem::replace(&mut gate.loss_logged, true));
         drop(gate);
         let lost = self.lost_by(reason);
-        if !logged {
+        if !released && !logged {
             log::error!("{lost}");
         }
-        if planted::on("loss_not_told") {
+        if released || planted::on("loss_not_told") {
             return;
         }
         for callback in self.signal().fire(&lost) {
@@ -260,9 +254,7 @@ impl Held {
     pub(crate) fn due(self: &Arc<Self>) {
         let mut gate = self.gate.lock();
         // The key of this event, or of a newer one that this look makes superfluous.
-        if let Some(key) = gate.timer.take() {
-            self.engine.timer.leave(key);
-        }
+        self.unplan(&mut gate);
         loop {
             match gate.lease.poll(clock::now()) {
                 Todo::Wait(at) => {
@@ -297,10 +289,14 @@ impl Held {
         }
     }
 
-    fn replan(&self, gate: &mut Gate) {
+    fn unplan(&self, gate: &mut Gate) {
         if let Some(key) = gate.timer.take() {
             self.engine.timer.leave(key);
         }
+    }
+
+    fn replan(&self, gate: &mut Gate) {
+        self.unplan(gate);
         gate.timer = gate.lease.next_due().map(|at| self.engine.timer.enter(at, self.this.clone()));
     }
 
@@ -373,7 +369,6 @@ impl Held {
                 self.lose_if_closed();
                 Ok(())
             }
-            // Released meanwhile, or lost, which is in the log already.
             Extended::Over => {
                 drop(gate);
                 Err(Error::Lost(self.lost()))
@@ -467,9 +462,7 @@ impl Held {
         let again = gate.lease.is_released();
         let before = gate.release(now);
         self.until.store(0, Ordering::Release);
-        if let Some(key) = gate.timer.take() {
-            self.engine.timer.leave(key);
-        }
+        self.unplan(&mut gate);
         if again {
             return (before, None);
         }
@@ -585,9 +578,7 @@ impl Held {
         let given = (gate.lease.until(), gate.handover.token());
         gate.release(now);
         self.until.store(0, Ordering::Release);
-        if let Some(key) = gate.timer.take() {
-            self.engine.timer.leave(key);
-        }
+        self.unplan(&mut gate);
         drop(gate);
         drop(self.place.lock().take());
         self.signal().end();
