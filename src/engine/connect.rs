@@ -24,7 +24,7 @@ impl Engine {
         let engine = Arc::downgrade(self);
         if let Err(e) = self.threads.spawn_deep("connect", move || run(&engine, i)) {
             master.connecting.store(false, Ordering::Release);
-            log::warn!("{}: no thread to connect with, trying again: {e}", self.labels[i]);
+            master.reported.down(&self.labels[i], &format!("no thread to connect with: {e}"));
             self.chores.enter(clock::now().plus(STEADY), Chore::Connect(i));
         }
     }
@@ -86,8 +86,8 @@ fn run(engine: &Weak<Engine>, i: usize) {
         let Some(alive) = engine.upgrade().filter(|e| !e.is_closed()) else { return };
         *alive.masters[i].last_error.lock() = made.as_ref().err().cloned();
         match &made {
-            Ok(_) => log::debug!("{}: connected", alive.labels[i]),
-            Err(why) => log::debug!("{}: not connected: {why}", alive.labels[i]),
+            Ok(_) => alive.masters[i].reported.connected(&alive.labels[i]),
+            Err(why) => alive.masters[i].reported.down(&alive.labels[i], why),
         }
         match made.ok().and_then(|conn| alive.pools.enter(i, conn)) {
             Some(pooled) => {

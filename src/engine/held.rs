@@ -2,7 +2,7 @@
 
 use super::acquire::undo;
 use super::core::Engine;
-use super::error::{Error, Lost, MasterReport, Said, Tally};
+use super::error::{Error, Lost, MasterReport, Release, Rounded, Said, Tally};
 use super::queue::Place;
 use super::rounds::Finished;
 use super::settings::Terms;
@@ -22,19 +22,6 @@ use crate::wire::op::Op;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// What an explicit release came to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use = "a release can find that the lock was lost, or stay unconfirmed"]
-pub enum Release {
-    /// A quorum of masters confirmed it: the lock was held to the end, and is free.
-    Released,
-    /// The lock had been lost before.
-    AlreadyLost(Lost),
-    /// Too few masters confirmed it in time. The release is on its way to the masters named here and is tried again; at
-    /// the latest the key ends with its ttl.
-    Unconfirmed(Vec<MasterReport>),
-}
-
 /// An extension under way.
 pub(super) struct Renewing(lease::Extension);
 
@@ -47,6 +34,8 @@ pub(super) struct Gate {
     extension: Option<Arc<Op>>,
     /// An extension was begun, so any master may have the key.
     extended: bool,
+    /// The loss is in the log.
+    loss_logged: bool,
 }
 
 impl Gate {
@@ -110,7 +99,7 @@ impl Held {
                 seat: Seat::default(),
                 extending: Mutex::new(()),
                 until: AtomicU64::new(lease.until().nanos()),
-                gate: Mutex::new(Gate { lease, timer, handover, extension: None, extended: false }),
+                gate: Mutex::new(Gate { lease, timer, handover, extension: None, extended: false, loss_logged: false }),
                 fencing: Mutex::new(()),
                 votes: Mutex::new(round.op.clone()),
                 this: this.clone(),
@@ -214,9 +203,7 @@ impl Held {
         let mut gate = self.gate.lock();
         let news = gate.lease.lose(reason);
         self.until.store(0, Ordering::Release);
-        if let Some(key) = gate.timer.take() {
-            self.engine.timer.leave(key);
-        }
+        self.unplan(&mut gate);
         drop(gate);
         if news {
             self.announce(reason);
@@ -226,9 +213,15 @@ impl Held {
     fn announce(&self, reason: Reason) {
         // The next in this process may try: the key ends soon, or is somebody else's.
         drop(self.place.lock().take());
+        let mut gate = self.gate.lock();
+        // Logged once, though `check` finds an announced end again; not at all if it was released since the look at it.
+        let (released, logged) = (gate.lease.is_released(), std::mem::replace(&mut gate.loss_logged, true));
+        drop(gate);
         let lost = self.lost_by(reason);
-        log::error!("{lost}");
-        if planted::on("loss_not_told") {
+        if !released && !logged {
+            log::error!("{lost}");
+        }
+        if released || planted::on("loss_not_told") {
             return;
         }
         for callback in self.signal().fire(&lost) {
@@ -261,9 +254,7 @@ impl Held {
     pub(crate) fn due(self: &Arc<Self>) {
         let mut gate = self.gate.lock();
         // The key of this event, or of a newer one that this look makes superfluous.
-        if let Some(key) = gate.timer.take() {
-            self.engine.timer.leave(key);
-        }
+        self.unplan(&mut gate);
         loop {
             match gate.lease.poll(clock::now()) {
                 Todo::Wait(at) => {
@@ -298,10 +289,14 @@ impl Held {
         }
     }
 
-    fn replan(&self, gate: &mut Gate) {
+    fn unplan(&self, gate: &mut Gate) {
         if let Some(key) = gate.timer.take() {
             self.engine.timer.leave(key);
         }
+    }
+
+    fn replan(&self, gate: &mut Gate) {
+        self.unplan(gate);
         gate.timer = gate.lease.next_due().map(|at| self.engine.timer.enter(at, self.this.clone()));
     }
 
@@ -370,11 +365,16 @@ impl Held {
         let (reached, against) = (answers.reached(), answers.against(self.engine.settings.quarantine));
         let mut gate = self.gate.lock();
         // The clock once more, under the gate: what `check` has called lost stays lost.
-        match gate.lease.conclude(extension, reached, against, clock::now(), entropy::bits) {
+        let now = clock::now();
+        let before = gate.lease.state(now);
+        match gate.lease.conclude(extension, reached, against, now, entropy::bits) {
             Extended::Yes => {
                 self.until.store(gate.lease.until().nanos(), Ordering::Release);
                 self.replan(&mut gate);
                 drop(gate);
+                if before == State::Jeopardy {
+                    log::info!("lock {:?} is renewed again and goes on", self.keys.name);
+                }
                 self.lose_if_closed();
                 Ok(())
             }
@@ -388,11 +388,18 @@ impl Held {
                 Err(Error::Lost(self.lost()))
             }
             Extended::Failed => {
+                let left = Rounded(gate.lease.until().since(now));
                 self.replan(&mut gate);
                 drop(gate);
                 self.lose_if_closed();
                 let tally = tally();
-                log::warn!("lock {:?}: not renewed, trying again until the lease ends: {tally}", self.keys.name);
+                let name = &self.keys.name;
+                // One warning for all failures in a row.
+                if before == State::Held {
+                    log::warn!("lock {name:?} ends in {left} unless it is renewed before; a renewal failed: {tally}");
+                } else {
+                    log::debug!("lock {name:?} ends in {left}; another renewal failed: {tally}");
+                }
                 Err(Error::NoQuorum(tally))
             }
         }
@@ -464,9 +471,7 @@ impl Held {
         let again = gate.lease.is_released();
         let before = gate.release(now);
         self.until.store(0, Ordering::Release);
-        if let Some(key) = gate.timer.take() {
-            self.engine.timer.leave(key);
-        }
+        self.unplan(&mut gate);
         if again {
             return (before, None);
         }
@@ -582,9 +587,7 @@ impl Held {
         let given = (gate.lease.until(), gate.handover.token());
         gate.release(now);
         self.until.store(0, Ordering::Release);
-        if let Some(key) = gate.timer.take() {
-            self.engine.timer.leave(key);
-        }
+        self.unplan(&mut gate);
         drop(gate);
         drop(self.place.lock().take());
         self.signal().end();

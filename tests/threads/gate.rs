@@ -1,7 +1,8 @@
 //! One lease between its guard, the watchdog and the timer (`src/engine/held.rs`).
 
 use crate::engine::core::{Engine, TTL};
-use crate::engine::held::{Held, Release};
+use crate::engine::error::Release;
+use crate::engine::held::Held;
 use crate::protocol::{Operation, Reason};
 use crate::world;
 use shuttle::rand::{Rng, thread_rng};
