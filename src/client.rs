@@ -44,13 +44,14 @@ impl Client {
         ClientBuilder::default()
     }
 
-    /// The lock `name`: 1 to 512 bytes without braces and control characters. A wrong name is an error of the first
-    /// call that acquires.
+    /// The lock `name`: 1 to 512 bytes without braces and control characters. This only makes a handle and asks no master:
+    /// [`Lock::acquire`] acquires. A wrong name is an error of the first call that acquires.
     pub fn lock(&self, name: &str) -> Lock {
         Lock::new(&self.engine, name, &self.terms, self.pause.as_ref())
     }
 
-    /// The lock `name`, for a thread that may acquire it again while it holds it.
+    /// The lock `name`, for a thread that may acquire it again while it holds it. This only makes a handle, as
+    /// [`lock`](Client::lock) does.
     pub fn reentrant_lock(&self, name: &str) -> ReentrantLock {
         ReentrantLock::new(self.lock(name))
     }
@@ -77,6 +78,7 @@ impl Client {
     ///
     /// [`Error::NoQuorum`] if it was adopted or lost meanwhile, or too few masters answer; [`Error::TooSlow`] if the old
     /// lease has ended.
+    #[must_use = "the lock is released as soon as the guard is dropped, at once with `let _ =`: keep it in a variable"]
     pub fn adopt(&self, handle: Handle) -> Result<LockGuard, Error> {
         let keys = self.engine.settings.namespace.keys(&handle.name);
         let keys = Arc::new(keys.map_err(|e| Error::config("name", e.to_string()))?);
@@ -220,6 +222,7 @@ impl WatchdogMode {
 
 /// Settings of a [`Client`]; checked once, by [`build`](ClientBuilder::build), with an error that names the field.
 #[derive(Clone, Debug)]
+#[must_use = "a builder does nothing before `build` is called"]
 pub struct ClientBuilder {
     nodes: Vec<Secret>,
     namespace: String,
@@ -283,20 +286,17 @@ impl Default for ClientBuilder {
 impl ClientBuilder {
     /// Adds a master: `redis://[[user]:password@]host[:port][/db]` or `unix:///path`. Every node must be a server of its
     /// own. Three or five; an even number tolerates no more failures than one less.
-    #[must_use]
     pub fn node(mut self, url: impl Into<String>) -> Self {
         self.nodes.push(Secret(url.into()));
         self
     }
 
     /// Adds masters.
-    #[must_use]
     pub fn nodes<U: Into<String>>(self, urls: impl IntoIterator<Item = U>) -> Self {
         urls.into_iter().fold(self, |builder, url| builder.node(url))
     }
 
     /// The prefix of all keys and channels, 1 to 64 bytes. Default: `rl`.
-    #[must_use]
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = namespace.into();
         self
@@ -305,14 +305,12 @@ impl ClientBuilder {
     /// The name of the deployment, 1 to 64 of `A-Z a-z 0-9 . _ -`; clients with another one, another number of nodes or
     /// another `max_lease` are refused by the masters: with the quarantine in every vote, without it when they connect.
     /// Default: `default`.
-    #[must_use]
     pub fn deployment(mut self, id: impl Into<String>) -> Self {
         self.deployment = id.into();
         self
     }
 
     /// The ttl of a lease, from 100 ms to `max_lease`, in whole milliseconds. Default: 30 s (Redisson's).
-    #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
@@ -320,21 +318,18 @@ impl ClientBuilder {
 
     /// The assumed bound on the rate error between this machine's clock and a master's, from 0 to 0.5. Default: 0.01. chrony
     /// may slew by 0.083 unless `maxslewrate` is lowered.
-    #[must_use]
     pub fn drift(mut self, drift: f64) -> Self {
         self.drift = drift;
         self
     }
 
     /// The pauses between attempts at a lock that others hold. Default: 50 to 250 ms, growing to 1 s.
-    #[must_use]
     pub fn retry(mut self, retry: Retry) -> Self {
         self.retry = Some(retry);
         self
     }
 
     /// How long one master may take to answer a round. Default: `ttl / 50`, from 50 to 500 ms.
-    #[must_use]
     pub fn master_limit(mut self, limit: Duration) -> Self {
         self.master_limit = Some(limit);
         self
@@ -342,7 +337,6 @@ impl ClientBuilder {
 
     /// How long a whole round may take. Default: `ttl / 10`, at least 50 ms, and no longer than one master may take. The watchdog
     /// waits for a renewal for so long too, but for `ttl / 6` if nothing is set: nobody waits for it.
-    #[must_use]
     pub fn round_limit(mut self, limit: Duration) -> Self {
         self.round_limit = Some(limit);
         self
@@ -350,7 +344,6 @@ impl ClientBuilder {
 
     /// After this time with an unanswered request a connection is closed and replaced. Longer than a round's limit, so that
     /// a lock with a short ttl does not cost the others their connection. Default: 1 s.
-    #[must_use]
     pub fn connection_limit(mut self, limit: Duration) -> Self {
         self.connection_limit = limit;
         self
@@ -358,7 +351,6 @@ impl ClientBuilder {
 
     /// How long connecting to a master may take, handshake included. Callers never wait for it, but for
     /// [`build`](ClientBuilder::build). Default: 250 ms.
-    #[must_use]
     pub fn connect_limit(mut self, limit: Duration) -> Self {
         self.connect_limit = limit;
         self
@@ -366,7 +358,6 @@ impl ClientBuilder {
 
     /// The fault margin `f`: the quorum is `floor((N + f) / 2) + 1`, and exclusion survives `f` masters that evict, jump
     /// their clocks, or lose memory unnoticed. Default: 0, which is Redlock.
-    #[must_use]
     pub fn fault_margin(mut self, f: usize) -> Self {
         self.fault_margin = f;
         self
@@ -374,7 +365,6 @@ impl ClientBuilder {
 
     /// The longest lease of any client of this deployment, and so the length of a quarantine. All clients must agree; the
     /// masters see to it. Default: 60 s.
-    #[must_use]
     pub fn max_lease(mut self, max_lease: Duration) -> Self {
         self.max_lease = max_lease;
         self
@@ -382,21 +372,18 @@ impl ClientBuilder {
 
     /// Whether a master that lost its memory casts no votes for `max_lease`. Default: yes for two nodes and more, no for
     /// one, where it would only be an outage. Without it a restarted master can give a held lock to a second holder.
-    #[must_use]
     pub fn quarantine(mut self, on: bool) -> Self {
         self.quarantine = Some(on);
         self
     }
 
     /// Switches the quarantine off, with a warning in the log: for tests against throw-away servers.
-    #[must_use]
     pub fn for_tests(mut self) -> Self {
         self.for_tests = true;
         self
     }
 
     /// How long a call without a limit of its own endures an outage before it returns the error. Default: 10 s.
-    #[must_use]
     pub fn outage_patience(mut self, patience: Duration) -> Self {
         self.outage_patience = patience;
         self
@@ -404,14 +391,12 @@ impl ClientBuilder {
 
     /// The number of shared connections per master, 1 to 64. More than one helps only where one core cannot read all
     /// replies. Default: 1.
-    #[must_use]
     pub fn lanes(mut self, lanes: usize) -> Self {
         self.lanes = lanes;
         self
     }
 
     /// The size of each master's connection pool, at least `lanes + 3` (raised to that). Default: 4.
-    #[must_use]
     pub fn pool_size(mut self, connections: u32) -> Self {
         self.pool_size = connections;
         self
@@ -419,21 +404,18 @@ impl ClientBuilder {
 
     /// How long the threads of this client may pass a lock to one another without asking the masters; see
     /// [`Options::hand_over`](crate::Options::hand_over). Default: 10 ms; zero switches it off.
-    #[must_use]
     pub fn hand_over(mut self, budget: Duration) -> Self {
         self.hand_over = budget;
         self
     }
 
     /// Who renews this client's leases. Default: [`WatchdogMode::Auto`].
-    #[must_use]
     pub fn watchdog(mut self, mode: WatchdogMode) -> Self {
         self.watchdog = mode;
         self
     }
 
     /// What others read about the holders of this client's locks, at most 128 bytes. Default: host and process id.
-    #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());
         self

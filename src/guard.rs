@@ -4,8 +4,9 @@ use crate::engine::error::{Error, Lost, Release};
 use crate::engine::held::Held;
 use crate::engine::signal::Signal;
 use crate::handle::Handle;
-use crate::options::check_ttl;
+use crate::options::check_extension;
 use crate::protocol::{Reason, State};
+use crate::sys::clock;
 use crossbeam_channel::Receiver;
 use std::fmt;
 use std::sync::Arc;
@@ -13,10 +14,14 @@ use std::time::Duration;
 
 /// A held lock; dropping it releases the lock.
 ///
+/// Give it a name, for it lives as long as its variable: `let _guard = lock.acquire()?;` holds the lock to the end of the
+/// block. `let _ = lock.acquire()?;` drops the guard, and so releases the lock, at once, before the next statement; so does
+/// `lock.try_acquire()?;` alone, and no warning tells of these two.
+///
 /// `Drop` writes the release to all masters and waits for none of them; what could not be delivered is tried again in the
 /// background. [`release`](LockGuard::release) waits and tells what became of it. A guard may be sent to another thread
 /// and dropped there. In a forked child the guard is lost and releases nothing: the lock belongs to the parent.
-#[must_use = "the lock is released as soon as the guard is dropped"]
+#[must_use = "the lock is released as soon as the guard is dropped, at once with `let _ =`: keep it in a variable"]
 pub struct LockGuard {
     held: Option<Arc<Held>>,
     signal: Arc<Signal>,
@@ -79,19 +84,27 @@ impl LockGuard {
         self.held().verify()
     }
 
-    /// Prolongs the lease to at least `ttl` from now, by one round to a quorum. Never shortens it.
+    /// Prolongs the lease, by one round to a quorum, so that it lasts for at least `ttl` from this call on. Never shortens it.
+    ///
+    /// The masters are asked for a little more, so that the promise holds while their clocks run faster than ours: with the
+    /// default drift bound for 1 % and 2 ms. That and the lock-delay count against `max_lease`, so the longest extension is
+    /// a little shorter than `max_lease`: 59.398 s with the default of 60 s.
     ///
     /// # Errors
     ///
     /// [`Error::NoQuorum`] if too few masters agree (the lease goes on as it was), [`Error::Lost`] if it is over,
-    /// [`Error::Config`] for a ttl outside `100 ms..=max_lease`.
+    /// [`Error::Config`] for a ttl below 100 ms or above the longest extension, which it names. [`Error::EndsSoon`] if
+    /// [`max_hold`](crate::Options::max_hold) ends the lock before; it is extended until then.
     pub fn extend(&self, ttl: Duration) -> Result<(), Error> {
         let held = self.held();
-        check_ttl(ttl, held.engine.settings.max_lease.saturating_sub(held.terms.lock_delay))?;
+        let asked = check_extension(ttl, &held.engine.settings, &held.terms)?;
         if held.engine.is_forked() {
             return held.check();
         }
-        held.extend(ttl)
+        let wanted = clock::now().plus(ttl);
+        held.extend(asked)?;
+        // Cut short by `max_hold`, or lost since.
+        if held.until() < wanted { held.ensure(ttl) } else { Ok(()) }
     }
 
     /// The fencing token of this lease: a number above that of every earlier holder who asked for one. Hand it to the

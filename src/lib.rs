@@ -25,8 +25,14 @@
 //!
 //! # Logs
 //!
-//! Through the `log` crate. `error`: a lock was lost, a callback panicked. `warn`: a renewal failed and is tried again; a
-//! setting that costs safety. `info`: nothing. `debug`: connections made and lost. `trace`: every round that was not granted.
+//! Through the `log` crate, one line per change of state:
+//!
+//! - `error`: a lock was lost; a callback panicked.
+//! - `warn`: a lock is in jeopardy, because a renewal failed; a master is down, hangs, or is in quarantine; a setting costs safety.
+//! - `info`: a lock in jeopardy is renewed again; a master is back, or votes again after its quarantine.
+//! - `debug`: everything in between, such as further failures of the same renewal or connection.
+//! - `trace`: every round that was not granted, every renewal.
+//!
 //! Passwords and tokens appear at no level.
 //!
 //! One thread of the process, `redleash-log`, calls the logger, so that a logger that blocks or panics delays no renewal and no
@@ -76,6 +82,70 @@ pub use protocol::{Reason, State};
 pub use reentrant::{ReentrantGuard, ReentrantLock};
 pub use stats::Stats;
 pub use status::{MasterStatus, Revoked, Status};
+
+/// What is lost at once if nobody keeps it, the compiler warns of.
+///
+/// ```
+/// #![deny(unused_must_use)]
+/// fn work(client: &redleash::Client) -> Result<(), redleash::Error> {
+///     let lock = client.lock("x");
+///     let guard = lock.try_acquire_for(std::time::Duration::from_secs(1))?;
+///     let _another = client.reentrant_lock("y").options(redleash::Options::new().tries(3)).acquire()?;
+///     drop(guard);
+///     Ok(())
+/// }
+/// ```
+///
+/// A lock that nobody acquires:
+///
+/// ```compile_fail
+/// #![deny(unused_must_use)]
+/// fn work(client: &redleash::Client) {
+///     client.lock("x");
+/// }
+/// ```
+///
+/// ```compile_fail
+/// #![deny(unused_must_use)]
+/// fn work(client: &redleash::Client) {
+///     client.reentrant_lock("x");
+/// }
+/// ```
+///
+/// A guard that nobody keeps:
+///
+/// ```compile_fail
+/// #![deny(unused_must_use)]
+/// fn work(client: &redleash::Client) -> Result<(), redleash::Error> {
+///     client.lock("x").acquire()?;
+///     Ok(())
+/// }
+/// ```
+///
+/// ```compile_fail
+/// #![deny(unused_must_use)]
+/// fn work(client: &redleash::Client) {
+///     client.lock("x").try_acquire();
+/// }
+/// ```
+///
+/// Options and settings that nobody uses:
+///
+/// ```compile_fail
+/// #![deny(unused_must_use)]
+/// fn work(options: redleash::Options) {
+///     options.tries(3);
+/// }
+/// ```
+///
+/// ```compile_fail
+/// #![deny(unused_must_use)]
+/// fn work(builder: redleash::ClientBuilder) {
+///     builder.node("redis://10.0.0.1");
+/// }
+/// ```
+#[cfg(doctest)]
+struct MustUse;
 
 /// The examples of the README, compiled.
 #[cfg(doctest)]

@@ -19,6 +19,9 @@ use std::time::{Duration, Instant};
 /// A handle is cheap to make and to clone, and may be shared by threads; ownership is the guard, not the thread. A thread
 /// that acquires the same `Lock` twice waits for itself: use [`ReentrantLock`](crate::ReentrantLock) for that.
 ///
+/// The guard is dropped, and the lock released, at the end of the block of the variable that holds it: write
+/// `let _guard = lock.acquire()?;`. With `let _ = lock.acquire()?;` that is at once.
+///
 /// # What it promises
 ///
 /// While [`LockGuard::check`] says yes, no other guard of this name says yes, under the assumptions of
@@ -53,6 +56,7 @@ use std::time::{Duration, Instant};
 /// # }
 /// ```
 #[derive(Clone)]
+#[must_use = "a lock handle holds nothing: call `acquire`, and keep the guard that it returns"]
 pub struct Lock {
     engine: Arc<Engine>,
     name: Result<Arc<Keys>, (NameError, String)>,
@@ -78,7 +82,6 @@ impl Lock {
     }
 
     /// Replaces the options.
-    #[must_use]
     pub fn options(mut self, options: Options) -> Lock {
         self.terms = options.terms(&self.engine.settings).ok().map(Arc::new);
         self.pause = options.pause(self.default_pause.as_ref());
@@ -87,7 +90,6 @@ impl Lock {
     }
 
     /// Whether the fencing token is drawn in the round that acquires; see [`Options::fenced`].
-    #[must_use]
     pub fn fenced(self, fenced: bool) -> Lock {
         let options = self.options.clone().fenced(fenced);
         self.options(options)
@@ -103,6 +105,7 @@ impl Lock {
 
     /// Waits until the lock is ours. Waits as long as others hold it; an outage is endured for the client's
     /// `outage_patience`.
+    #[must_use = "the lock is released as soon as the guard is dropped, at once with `let _ =`: keep it in a variable"]
     pub fn acquire(&self) -> Result<LockGuard, Error> {
         let wait = Wait::Forever { outage_patience: self.engine.settings.outage_patience };
         match self.held(&mut Patience::new(wait, self.pause.as_ref()))? {
@@ -117,11 +120,13 @@ impl Lock {
     /// Of several who ask at once, each may get a few votes and none enough. Then each asks up to three times more, after random pauses of
     /// at most 3, 6 and 12 times its slowest round and 20 ms: of six that met 7 200 times one got the lock each time, where all
     /// had gone away without it in 2 to 3 of 100 cases. A lock that is held by a bare quorum is asked for as often.
+    #[must_use = "the lock is released as soon as the guard is dropped, at once with `let _ =`: keep it in a variable"]
     pub fn try_acquire(&self) -> Result<Option<LockGuard>, Error> {
         Ok(self.held(&mut Patience::new(Wait::Once, self.pause.as_ref()))?.map(LockGuard::new))
     }
 
     /// Waits for at most `limit`; `None` if others held the lock all that time. Zero is [`try_acquire`](Lock::try_acquire).
+    #[must_use = "the lock is released as soon as the guard is dropped, at once with `let _ =`: keep it in a variable"]
     pub fn try_acquire_for(&self, limit: Duration) -> Result<Option<LockGuard>, Error> {
         let wait = if limit.is_zero() { Wait::Once } else { Wait::Until(clock::now().plus(limit)) };
         self.finish_timed(self.held(&mut Patience::new(wait, self.pause.as_ref())))
@@ -129,6 +134,7 @@ impl Lock {
 
     /// Waits until `deadline` at the latest; `None` if others held the lock all that time. A past deadline is
     /// [`try_acquire`](Lock::try_acquire).
+    #[must_use = "the lock is released as soon as the guard is dropped, at once with `let _ =`: keep it in a variable"]
     pub fn try_acquire_until(&self, deadline: Instant) -> Result<Option<LockGuard>, Error> {
         self.try_acquire_for(clock::until(deadline))
     }
@@ -145,6 +151,7 @@ impl Lock {
     /// # Ok(())
     /// # }
     /// ```
+    #[must_use = "the lock is released as soon as the guard is dropped, at once with `let _ =`: keep it in a variable"]
     pub fn acquire_while(
         &self,
         limit: Option<Duration>,

@@ -4,8 +4,9 @@ use crate::engine::error::Error;
 use crate::engine::settings::{Settings, Terms};
 use crate::engine::waiting::Pause;
 use crate::protocol::owner::MAX_LABEL;
-use crate::protocol::retry::Backoff;
+use crate::protocol::retry::{Backoff, SHORTEST};
 use crate::protocol::time::millis_up;
+use crate::protocol::validity;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +32,8 @@ pub enum Lease {
     },
 }
 
-/// The pauses between attempts at a lock that others hold.
+/// The pauses between attempts at a lock that others hold. The shortest is 1 ms: a shorter [`Backoff`](Retry::Backoff) or
+/// [`Fixed`](Retry::Fixed) pause is refused, a shorter [`Custom`](Retry::Custom) one is lengthened.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum Retry {
@@ -47,7 +49,7 @@ pub enum Retry {
     },
     /// The same pause every time. Clients that share it tend to collide; prefer some jitter.
     Fixed(Duration),
-    /// A pause of your own: the number of pauses so far in, the pause out.
+    /// A pause of your own: the number of pauses so far in, the pause out. Below 1 ms it counts as 1 ms.
     Custom(Arc<dyn Fn(u32) -> Duration + Send + Sync>),
 }
 
@@ -74,6 +76,7 @@ impl fmt::Debug for Retry {
 /// # let _ = options;
 /// ```
 #[derive(Clone, Debug, Default)]
+#[must_use = "options change nothing before they are given to `Lock::options`"]
 pub struct Options {
     lease: Option<Lease>,
     fenced: bool,
@@ -94,14 +97,12 @@ impl Options {
     }
 
     /// How long the lock is held for. Default: a watchdog lease with the client's ttl (30 s).
-    #[must_use]
     pub fn lease(mut self, lease: Lease) -> Options {
         self.lease = Some(lease);
         self
     }
 
     /// Whether the fencing token is drawn in the round that acquires, instead of when it is first asked for. Default: no.
-    #[must_use]
     pub fn fenced(mut self, fenced: bool) -> Options {
         self.fenced = fenced;
         self
@@ -109,7 +110,6 @@ impl Options {
 
     /// How much longer than the lease the key lives, so that a holder that vanished leaves a pause before the next one is
     /// granted. A clean release leaves none. Default: zero. Together with the ttl at most `max_lease`.
-    #[must_use]
     pub fn lock_delay(mut self, delay: Duration) -> Options {
         self.lock_delay = delay;
         self
@@ -117,14 +117,13 @@ impl Options {
 
     /// The lock stays taken for at least this long after it was granted, even if it is released before. For cron jobs on
     /// hosts whose clocks differ. Default: zero. At most `max_lease`.
-    #[must_use]
     pub fn min_hold(mut self, hold: Duration) -> Options {
         self.min_hold = hold;
         self
     }
 
-    /// The watchdog renews no further than this after the grant; then the lock is lost, as announced. Default: none.
-    #[must_use]
+    /// The lock is held for no longer than this after the grant, whatever the watchdog or
+    /// [`extend`](crate::LockGuard::extend) asks for; then it is lost, as announced. Default: none.
     pub fn max_hold(mut self, hold: Duration) -> Options {
         self.max_hold = Some(hold);
         self
@@ -135,7 +134,6 @@ impl Options {
     ///
     /// Only a lease that is renewed, was renewed well the last time and has half of its ttl left is passed on, to a caller
     /// with the same options. The fencing token rises by one with each hand-over.
-    #[must_use]
     pub fn hand_over(mut self, budget: Duration) -> Options {
         self.hand_over = Some(budget);
         self
@@ -143,7 +141,6 @@ impl Options {
 
     /// The largest number of attempts of one call (redsync's `WithTries`). An `acquire` that has used them up returns
     /// [`Error::TriesUsedUp`], a timed `try_acquire_*` `None`. Default: no limit.
-    #[must_use]
     pub fn tries(mut self, tries: u32) -> Options {
         self.tries = Some(tries);
         self
@@ -151,21 +148,18 @@ impl Options {
 
     /// Whether an outage (no quorum, quarantine) ends the call at once instead of being retried. A round always ends as
     /// soon as it is decided, which is what redsync's `WithFailFast` asks for. Default: no.
-    #[must_use]
     pub fn fail_fast(mut self, fail_fast: bool) -> Options {
         self.fail_fast = fail_fast;
         self
     }
 
     /// The pauses between attempts.
-    #[must_use]
     pub fn retry(mut self, retry: Retry) -> Options {
         self.retry = Some(retry);
         self
     }
 
     /// What others read about the holder, at most 128 bytes. Default: the client's label (host and process id).
-    #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Options {
         self.label = Some(label.into());
         self
@@ -234,6 +228,24 @@ pub(crate) fn check_ttl(ttl: Duration, max_lease: Duration) -> Result<(), Error>
     }
 }
 
+/// Checks the ttl of an extension; what to ask the masters for, so that the lease lasts for that long.
+pub(crate) fn check_extension(ttl: Duration, settings: &Settings, terms: &Terms) -> Result<Duration, Error> {
+    let most = settings.max_lease.saturating_sub(terms.lock_delay);
+    let asked = validity::ttl_for(ttl, settings.drift);
+    if asked > most {
+        let problem = format!(
+            "an extension for {ttl:?} is above the longest, {:?}: max_lease ({:?}), less the lock_delay ({:?}) and the margin for \
+             clocks that differ",
+            validity::longest_for(most, settings.drift),
+            settings.max_lease,
+            terms.lock_delay
+        );
+        return Err(Error::config("ttl", problem));
+    }
+    check_ttl(ttl, settings.max_lease)?;
+    Ok(asked)
+}
+
 pub(crate) fn check_label(label: &str) -> Result<Arc<str>, Error> {
     if label.len() > MAX_LABEL {
         return Err(Error::config("label", format!("it has {} bytes; the limit is {MAX_LABEL}", label.len())));
@@ -244,13 +256,26 @@ pub(crate) fn check_label(label: &str) -> Result<Arc<str>, Error> {
     Ok(label.into())
 }
 
+fn too_short(pause: Duration) -> Error {
+    let problem =
+        format!("a pause of {pause:?} is below 1 ms: the masters would be asked without end; a usual one is 50 ms");
+    Error::config("retry", problem)
+}
+
 /// The pauses between attempts that are drawn at random, checked.
 pub(crate) fn backoff(retry: &Retry) -> Result<Backoff, Error> {
     match retry {
-        Retry::Backoff { min, max, cap } if min <= max && max <= cap && !max.is_zero() => {
+        Retry::Backoff { min, max, cap } => {
+            if *min < SHORTEST {
+                return Err(too_short(*min));
+            }
+            if min > max || max > cap {
+                let problem = format!("it takes min <= max <= cap, and has {min:?}, {max:?} and {cap:?}");
+                return Err(Error::config("retry", problem));
+            }
             Ok(Backoff { min: *min, max: *max, cap: *cap })
         }
-        Retry::Backoff { .. } => Err(Error::config("retry", "it wants min <= max <= cap, and max above zero")),
+        Retry::Fixed(pause) if *pause < SHORTEST => Err(too_short(*pause)),
         Retry::Fixed(_) | Retry::Custom(_) => Ok(Backoff::DEFAULT),
     }
 }

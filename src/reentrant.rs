@@ -34,6 +34,7 @@ use std::time::{Duration, Instant};
 ///
 /// As [`Lock`]. Re-entry into a lease that was lost is [`Error::Lost`]: the outer guard must be dropped first.
 #[derive(Clone)]
+#[must_use = "a lock handle holds nothing: call `acquire`, and keep the guard that it returns"]
 pub struct ReentrantLock {
     lock: Lock,
 }
@@ -51,13 +52,11 @@ impl ReentrantLock {
     }
 
     /// Replaces the options. They count when the thread first acquires; re-entry keeps what it holds.
-    #[must_use]
     pub fn options(self, options: Options) -> ReentrantLock {
         ReentrantLock { lock: self.lock.options(options) }
     }
 
     /// Whether the fencing token is drawn in the round that acquires; see [`Options::fenced`].
-    #[must_use]
     pub fn fenced(self, fenced: bool) -> ReentrantLock {
         ReentrantLock { lock: self.lock.fenced(fenced) }
     }
@@ -68,6 +67,7 @@ impl ReentrantLock {
     }
 
     /// Waits until the lock is this thread's; at once if it is already.
+    #[must_use = "the lock is left as soon as the guard is dropped, at once with `let _ =`: keep it in a variable"]
     pub fn acquire(&self) -> Result<ReentrantGuard, Error> {
         match self.enter()? {
             Some(guard) => Ok(guard),
@@ -76,16 +76,19 @@ impl ReentrantLock {
     }
 
     /// Takes the lock if it is free or this thread's; `None` if another holds it.
+    #[must_use = "the lock is left as soon as the guard is dropped, at once with `let _ =`: keep it in a variable"]
     pub fn try_acquire(&self) -> Result<Option<ReentrantGuard>, Error> {
         self.enter_or(|| self.lock.try_acquire())
     }
 
     /// Waits for at most `limit`; `None` if others held the lock all that time.
+    #[must_use = "the lock is left as soon as the guard is dropped, at once with `let _ =`: keep it in a variable"]
     pub fn try_acquire_for(&self, limit: Duration) -> Result<Option<ReentrantGuard>, Error> {
         self.enter_or(|| self.lock.try_acquire_for(limit))
     }
 
     /// Waits until `deadline` at the latest; `None` if others held the lock all that time.
+    #[must_use = "the lock is left as soon as the guard is dropped, at once with `let _ =`: keep it in a variable"]
     pub fn try_acquire_until(&self, deadline: Instant) -> Result<Option<ReentrantGuard>, Error> {
         self.enter_or(|| self.lock.try_acquire_until(deadline))
     }

@@ -1,7 +1,7 @@
 //! Who holds a lock, as every master sees it.
 
 use crate::engine::core::Engine;
-use crate::engine::error::{Error, Said};
+use crate::engine::error::{Error, Rounded, Said};
 use crate::engine::rounds::Finished;
 use crate::engine::settings::Settings;
 use crate::protocol::generation::Generation;
@@ -179,13 +179,13 @@ impl fmt::Display for MasterStatus {
             write!(f, " #{fingerprint}")?;
         }
         if let Some(ttl) = self.ttl {
-            write!(f, ", ttl {:.1} s", ttl.as_secs_f64())?;
+            write!(f, ", ttl {}", Rounded(ttl))?;
         }
         if let Some(fence) = self.fence {
             write!(f, ", fence {fence}")?;
         }
         match (&self.quarantined_for, &self.generation) {
-            (Some(d), _) => write!(f, ", in quarantine for {:.1} s more", d.as_secs_f64()),
+            (Some(d), _) => write!(f, ", in quarantine for {} more", Rounded(*d)),
             (None, Some(run_id)) => write!(f, ", generation {}", run_id.get(..8).unwrap_or(run_id)),
             (None, None) => write!(f, ", no generation"),
         }

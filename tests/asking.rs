@@ -98,6 +98,25 @@ fn with_pauses_of_its_own() {
     drop(guard);
 }
 
+/// A pause of zero asked the masters 32 000 times a second.
+#[test]
+fn a_pause_of_zero_is_a_millisecond() {
+    let Some(masters) = masters(3) else { return };
+    let (a, b) = (settled(&masters), client(&masters));
+    let guard = a.lock("x").acquire().unwrap();
+    let calls = Arc::new(AtomicU32::new(0));
+    let counted = calls.clone();
+    let custom = Retry::Custom(Arc::new(move |_| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        Duration::ZERO
+    }));
+    let start = Instant::now();
+    assert!(b.lock("x").options(Options::new().retry(custom)).try_acquire_for(ms(300)).unwrap().is_none());
+    let (calls, passed) = (u128::from(calls.load(Ordering::SeqCst)), start.elapsed().as_millis());
+    assert!(calls > 2 && calls <= passed + 2, "{calls} pauses in {passed} ms");
+    drop(guard);
+}
+
 #[test]
 fn the_clients_retry_is_every_locks_default() {
     let Some(masters) = masters(3) else { return };

@@ -147,7 +147,17 @@ fn options() {
     config(ask(o().max_hold(secs(1)).min_hold(secs(2))), "max_hold", "min_hold");
     config(ask(o().tries(0)), "tries", "at least 1");
     config(ask(o().label("l".repeat(129))), "label", "128");
-    config(ask(o().retry(no_pause())), "retry", "above zero");
+    let backoff = |min, max, cap| Retry::Backoff { min, max, cap };
+    for too_short in [
+        no_pause(),
+        backoff(ms(0), ms(10), ms(10)),
+        backoff(Duration::from_micros(999), ms(10), ms(10)),
+        Retry::Fixed(ms(0)),
+        Retry::Fixed(Duration::from_micros(999)),
+    ] {
+        config(ask(o().retry(too_short.clone())), "retry", "1 ms");
+        build("retry", "1 ms", |b| b.retry(too_short));
+    }
     config(client.reentrant_lock("x").options(o().tries(0)).acquire(), "tries", "at least 1");
     config(client.lock("x").options(o().tries(0)).fenced(true).try_acquire(), "tries", "at least 1");
     assert!(start.elapsed() < secs(5), "{:?}", start.elapsed());

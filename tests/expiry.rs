@@ -7,8 +7,8 @@
 
 mod support;
 
-use redleash::{Error, Lease, Options, Reason, State};
-use std::time::Instant;
+use redleash::{Error, Lease, Options, Reason, Release, State};
+use std::time::{Duration, Instant};
 use support::{always, builder, client, deadline, eventually, masters, ms, no_keys_left, reason, secs, settled};
 
 #[test]
@@ -61,6 +61,52 @@ fn an_extension_moves_the_end() {
     });
     drop(guard);
     assert!(b.lock("x").try_acquire_for(secs(10)).unwrap().is_some());
+}
+
+/// It gave 1 % less, for the drift of the clocks.
+#[test]
+fn an_extension_lasts_at_least_as_long_as_was_asked_for() {
+    let Some(masters) = masters(3) else { return };
+    let client = settled(&masters);
+    for lease in [Lease::Fixed { ttl: secs(2) }, Lease::Watchdog { ttl: secs(30) }] {
+        let guard = client.lock("x").options(Options::new().lease(lease)).acquire().unwrap();
+        for ttl in [secs(40), secs(50)] {
+            let asked = Instant::now();
+            guard.extend(ttl).unwrap();
+            assert!(support::deadline(&guard) >= asked + ttl, "{:?} of {ttl:?}", guard.remaining());
+        }
+        assert_eq!(guard.release(), Release::Released);
+    }
+}
+
+#[test]
+fn the_longest_extension_is_named_and_granted() {
+    let Some(masters) = masters(3) else { return };
+    let client = settled(&masters);
+    let options = Options::new().lease(Lease::Fixed { ttl: secs(2) }).lock_delay(secs(10));
+    let guard = client.lock("x").options(options).acquire().unwrap();
+    // (60 s - 10 s) * 99 % - 2 ms.
+    for too_long in [ms(49_499), secs(50), secs(60), Duration::MAX] {
+        let error = guard.extend(too_long).unwrap_err();
+        let text = error.to_string();
+        assert!(matches!(error, Error::Config(_)) && text.contains("49.498s") && text.contains("max_lease"), "{text}");
+    }
+    guard.extend(ms(49_498)).unwrap();
+    assert!(guard.remaining() > secs(40));
+}
+
+#[test]
+fn an_extension_that_the_longest_hold_cuts_short_says_so() {
+    let Some(masters) = masters(3) else { return };
+    let client = settled(&masters);
+    let options = Options::new().lease(Lease::Fixed { ttl: secs(5) }).max_hold(secs(20));
+    let guard = client.lock("x").options(options).acquire().unwrap();
+    match guard.extend(secs(30)) {
+        Err(Error::EndsSoon { left, wanted, .. }) => assert!(left > secs(10) && wanted == secs(30), "{left:?}"),
+        other => panic!("{other:?}"),
+    }
+    assert!(guard.remaining() > secs(10), "it was extended as far as it may be");
+    guard.extend(secs(5)).unwrap();
 }
 
 #[test]

@@ -392,6 +392,6 @@ fn lines_child() {
     client.close(SOON);
     // By the names of before, which filters go by.
     assert!(logger.has(log::Level::Error, "redleash::engine::held", "\"x\""), "{:?}", logger.lines);
-    assert!(logger.has(log::Level::Debug, "redleash::engine::connect", "connected"), "{:?}", logger.lines);
+    assert!(logger.has(log::Level::Debug, "redleash::engine::report", "connected"), "{:?}", logger.lines);
     say("all there");
 }

@@ -8,6 +8,7 @@
 mod support;
 
 use redleash::{Error, Options, Release, Retry};
+use std::io::Write;
 use support::servers::{Cluster, Server};
 use support::{builder, client, eventually, masters, no_keys_left, secs, settled, value};
 
@@ -120,4 +121,55 @@ fn one_master_without_rights_is_only_one_vote() {
         assert_eq!(limited.lock("x").acquire().unwrap().release(), Release::Released);
     }
     assert!(client(&masters).lock("x").try_acquire().unwrap().is_some());
+}
+
+/// The block of README.md that has an `ACL SETUSER` line beginning with `start`; it is one line, as it is pasted.
+fn pasted(start: &str) -> String {
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
+    let blocks: Vec<&str> = readme.split("```").skip(1).step_by(2).collect();
+    let block = blocks.iter().filter_map(|block| block.split_once('\n')).map(|(_, text)| text.trim_end());
+    let found: Vec<&str> = block.filter(|text| text.starts_with(start)).collect();
+    assert_eq!(found.len(), 1, "blocks of README.md that begin with {start:?}");
+    assert!(!found[0].contains('\n'), "a line break in the middle is a command of its own: {:?}", found[0]);
+    found[0].replace("SECRET", "S3cret")
+}
+
+/// Pastes `line` into `program`, which is at the prompt; what it answers.
+fn paste(program: &mut std::process::Command, line: &str) -> String {
+    use std::process::Stdio;
+    let mut child = program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    writeln!(child.stdin.take().unwrap(), "{line}").unwrap();
+    let done = child.wait_with_output().unwrap();
+    format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr))
+}
+
+/// The `>` began a redirection, the `&` ended the command, and the second line was a command that nobody knows.
+#[test]
+fn the_readmes_rights_can_be_pasted_into_redis_cli_and_into_a_shell() {
+    if std::process::Command::new("redis-cli").arg("--version").output().is_err() {
+        return support::skip("there is no redis-cli to paste the README's lines into");
+    }
+    let in_redis_cli = |master: &Server| {
+        let port = master.port().to_string();
+        paste(std::process::Command::new("redis-cli").args(["-p", &port]), &pasted("ACL SETUSER"))
+    };
+    let in_a_shell = |master: &Server| {
+        let port = format!("redis-cli -p {} ", master.port());
+        let line = pasted("redis-cli ").replacen("redis-cli ", &port, 1);
+        // In a directory of its own, for an unquoted `>` would write a file.
+        let scratch = support::servers::Scratch::new().unwrap();
+        let answer = paste(std::process::Command::new("sh").current_dir(scratch.path()), &line);
+        assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0, "a file was written");
+        answer
+    };
+    let ways: [&dyn Fn(&Server) -> String; 2] = [&in_redis_cli, &in_a_shell];
+    for way in ways {
+        let Some(masters) = masters(3) else { return };
+        drop(settled(&masters));
+        for master in &*masters {
+            let answer = way(master);
+            assert_eq!(answer.trim(), "OK");
+        }
+        a_whole_life(&masters);
+    }
 }

@@ -153,7 +153,7 @@ fn init_refuses_what_is_not_new() {
     let client = support::client(&masters);
     let error = client.init().unwrap_err();
     assert!(matches!(error, Error::NotBlank(_)), "{error:?}");
-    assert!(error.to_string().contains("not empty: 1 keys"), "{error}");
+    assert!(error.to_string().contains("not empty: 1 key"), "{error}");
     let generation = |m: &Server| m.command(&["GET", GENERATION]).unwrap().text();
     assert!(masters.iter().all(|m| generation(m).is_none_or(|g| g.starts_with("init:"))), "it settled none");
     masters[1].command(&["DEL", "a key"]).unwrap();

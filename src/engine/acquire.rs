@@ -102,11 +102,16 @@ fn contend(
                         let custom = patience.pause.map(|pause| pause(machine.pauses()));
                         let now = clock::now();
                         let next = machine.after_round(&failed.judgement, full, took, now, entropy::bits(), custom);
+                        let then = match &next {
+                            Step::Sleep(at) => at.since(now),
+                            Step::Round { .. } | Step::Done(_) => Duration::ZERO,
+                        };
                         journal::trace!(
-                            "{:?}: {:?}, {} votes in {took:.1?}, then {next:?}",
+                            "lock {:?}: {} votes in {took:.1?}, {}; {} after {then:.1?}",
                             keys.name,
-                            failed.judgement,
                             failed.round.op.round.lock().yes(),
+                            failed.judgement,
+                            if matches!(next, Step::Done(_)) { "the call ends" } else { "the next attempt comes" },
                         );
                         last = Some(failed);
                         next

@@ -3,8 +3,8 @@
 use super::chores::Chore;
 use super::core::Engine;
 use crate::protocol::health::{STEADY, reconnect_pause};
+use crate::sys::clock;
 use crate::sys::thread::survives;
-use crate::sys::{clock, journal};
 use crate::wire::Pooled;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -37,7 +37,7 @@ impl Engine {
 
     /// Nobody connects to master `i` now: it is tried again in a while.
     fn connect_later(&self, i: usize, why: &str) {
-        journal::warn!("{}: {why}; trying again in {STEADY:?}", self.labels[i]);
+        self.masters[i].reported.down(&self.labels[i], &why);
         self.masters[i].connecting.store(false, Ordering::Release);
         self.chores.enter(clock::now().plus(STEADY), Chore::Connect(i));
     }
@@ -99,8 +99,8 @@ fn run(engine: &Weak<Engine>, i: usize) {
         let Some(alive) = engine.upgrade().filter(|e| !e.is_closed()) else { return };
         *alive.masters[i].last_error.lock() = made.as_ref().err().cloned();
         match &made {
-            Ok(_) => journal::debug!("{}: connected", alive.labels[i]),
-            Err(why) => journal::debug!("{}: not connected: {why}", alive.labels[i]),
+            Ok(_) => alive.masters[i].reported.connected(&alive.labels[i]),
+            Err(why) => alive.masters[i].reported.down(&alive.labels[i], why),
         }
         match made.ok().and_then(|conn| alive.pools.enter(i, conn)) {
             Some(pooled) => {

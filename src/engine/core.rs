@@ -7,6 +7,7 @@ use super::held::Held;
 use super::listener::Listener;
 use super::queue::Queues;
 use super::reaper::Reaper;
+use super::report::Reported;
 use super::settings::Settings;
 use super::shared::SharedWatchdog;
 use super::signal::Callbacks;
@@ -17,7 +18,7 @@ use crate::protocol::{Keys, Mono, Operation, Reason};
 use crate::sys::sync::{Mutex, Pulse};
 use crate::sys::thread::Threads;
 use crate::sys::{self, clock, journal};
-use crate::wire::lane::{Hooks, Lane, LaneConfig};
+use crate::wire::lane::{Hooks, Lane, LaneConfig, Noticed};
 use crate::wire::master::{Address, ConnectError, Connector, Registry};
 use crate::wire::op::Op;
 use crate::wire::pool::Pools;
@@ -36,6 +37,7 @@ pub(crate) struct Master {
     pub(crate) steadiness: Mutex<(Mono, u32)>,
     /// Why the last attempt to connect failed, if it did; for tallies.
     pub(crate) last_error: Mutex<Option<ConnectError>>,
+    pub(crate) reported: Reported,
 }
 
 /// See the module.
@@ -102,6 +104,12 @@ impl Hooks for LaneHooks {
     fn unattended(&self, lane: usize) {
         if let Some(engine) = self.0.upgrade() {
             engine.care_later(lane);
+        }
+    }
+
+    fn noticed(&self, i: usize, what: Noticed) {
+        if let Some(engine) = self.0.upgrade() {
+            engine.masters[i].reported.noticed(&engine.labels[i], what);
         }
     }
 
@@ -221,7 +229,7 @@ impl Engine {
     /// Why master `i` cannot be reached.
     pub(crate) fn down_reason(&self, i: usize) -> String {
         let error = self.masters[i].last_error.lock();
-        error.as_ref().map_or_else(|| "connecting".to_string(), ToString::to_string)
+        error.as_ref().map_or_else(|| "a connection is being made".to_string(), ToString::to_string)
     }
 
     /// Whether a connected master does not tell its run id.
@@ -351,6 +359,7 @@ fn masters(settings: &Settings, addresses: Vec<Address>, labels: &Arc<Vec<String
         connecting: AtomicBool::new(false),
         steadiness: Mutex::default(),
         last_error: Mutex::default(),
+        reported: Reported::default(),
     };
     addresses.into_iter().enumerate().map(master).collect()
 }

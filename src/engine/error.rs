@@ -6,8 +6,17 @@ use crate::protocol::{Answer, Cause, Mono, Reason, Round};
 use std::fmt;
 use std::time::Duration;
 
-/// What one master contributed to a failed round.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A duration as people read it: `61.2s`, `4.5ms`, `30s`. Shorter digits are noise in an error.
+pub(crate) struct Rounded(pub(crate) Duration);
+
+impl fmt::Display for Rounded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&format!("{:.1?}", self.0).replacen(".0", "", 1))
+    }
+}
+
+/// What one master contributed to a failed round. `Debug` is the sentence of `Display`.
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MasterReport {
     /// Host and port or the path of the socket, without credentials.
@@ -16,6 +25,23 @@ pub struct MasterReport {
     pub elapsed: Option<Duration>,
     /// What it said, or why it said nothing.
     pub said: Said,
+}
+
+impl fmt::Display for MasterReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.master, self.said)?;
+        match (self.elapsed, &self.said) {
+            // When a failure was noticed tells nothing.
+            (Some(elapsed), said) if !matches!(said, Said::Failed(_)) => write!(f, " ({})", Rounded(elapsed)),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for MasterReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
 }
 
 /// What a master said, in the words of a tally.
@@ -49,14 +75,19 @@ impl fmt::Display for Said {
         match self {
             Said::Yes => write!(f, "yes"),
             Said::Held => write!(f, "held by another owner"),
-            Said::Absent => write!(f, "has no such key"),
-            Said::Quarantined(d) => write!(f, "in quarantine for {:.1} s more", d.as_secs_f64()),
+            Said::Absent => write!(f, "does not have the lock's key"),
+            Said::Quarantined(d) => write!(f, "in quarantine for {} more", Rounded(*d)),
             Said::Conflict(kind) => write!(f, "the key is a {kind}, not a lock"),
-            Said::Mismatch(theirs) => write!(f, "belongs to deployment {theirs}"),
-            Said::NotEmpty(true, _) => write!(f, "has a generation already"),
+            Said::Mismatch(theirs) => {
+                write!(f, "belongs to another deployment (max_lease_ms:deployment:nodes:quorum is {theirs} there)")
+            }
+            Said::NotEmpty(true, _) => write!(f, "has a generation already, so locks may have been held on it"),
+            Said::NotEmpty(false, 1) => write!(f, "is not empty: 1 key"),
             Said::NotEmpty(false, keys) => write!(f, "is not empty: {keys} keys"),
-            Said::Changed => write!(f, "changed while it was settled (by another init, or it forgot): try again"),
-            Said::NoVote => write!(f, "no vote"),
+            Said::Changed => {
+                write!(f, "changed while it was settled (another init was at work, or it lost its memory): try again")
+            }
+            Said::NoVote => write!(f, "no vote: the key or the master's memory changed meanwhile"),
             Said::Failed(why) => write!(f, "{why}"),
         }
     }
@@ -88,8 +119,8 @@ impl From<&Answer> for Said {
     }
 }
 
-/// What every master said to one round.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What every master said to one round. `Debug` is the sentence of `Display`.
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tally {
     /// The number of votes that decide.
@@ -127,16 +158,19 @@ impl Tally {
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.tried_for > self.elapsed {
-            write!(f, "after {:.1?} of trying; the last round: ", self.tried_for)?;
+            write!(f, "after {} of trying; the last round: ", Rounded(self.tried_for))?;
         }
-        write!(f, "{} of {} needed votes in {:.1?}", self.yes(), self.quorum, self.elapsed)?;
-        for (i, m) in self.masters.iter().enumerate() {
-            write!(f, "{} {}: {}", if i == 0 { ":" } else { ";" }, m.master, m.said)?;
-            if let Some(elapsed) = m.elapsed {
-                write!(f, " ({elapsed:.1?})")?;
-            }
+        write!(f, "{} of {} needed votes in {}", self.yes(), self.quorum, Rounded(self.elapsed))?;
+        for (i, master) in self.masters.iter().enumerate() {
+            write!(f, "{} {master}", if i == 0 { ":" } else { ";" })?;
         }
         Ok(())
+    }
+}
+
+impl fmt::Debug for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
     }
 }
 
@@ -150,6 +184,12 @@ pub struct Lost {
     pub reason: Reason,
 }
 
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "lock {:?} is lost: {}; stop the work that it guards", self.name, self.reason)
+    }
+}
+
 /// What an explicit release came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "a release can find that the lock was lost, or stay unconfirmed"]
@@ -161,12 +201,6 @@ pub enum Release {
     /// Too few masters confirmed it in time. The release is on its way to the masters named here and is tried again; at
     /// the latest the key ends with its ttl.
     Unconfirmed(Vec<MasterReport>),
-}
-
-impl fmt::Display for Lost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "lock {:?} is lost: {}; stop the work that it guards", self.name, self.reason)
-    }
 }
 
 /// A setting that cannot be.
@@ -186,7 +220,9 @@ impl fmt::Display for ConfigError {
 }
 
 /// Everything that can go wrong. Contention is not in here, but for [`Error::TriesUsedUp`], which the caller asked for.
-#[derive(Debug)]
+///
+/// `Debug` is the sentence of `Display` and the name of the variant, in one line: `main` prints it for the error that it
+/// returns.
 #[non_exhaustive]
 pub enum Error {
     /// Too few masters answered to decide: an outage. The tally says which and why. Nothing is held.
@@ -252,37 +288,62 @@ impl fmt::Display for Error {
             Error::TooSlow { ttl, tally } => {
                 write!(
                     f,
-                    "the masters answered too late for a ttl of {ttl:?} (raise it, or look at the network): {tally}"
+                    "the masters answered too late for a ttl of {ttl:?} (raise the ttl, or look at the network and at the load of \
+                     the masters): {tally}"
                 )
             }
             Error::Lost(lost) => write!(f, "{lost}"),
             Error::EndsSoon { name, left, wanted } => {
                 write!(
                     f,
-                    "lock {name:?} is held for {left:.1?} more, and {wanted:?} are wanted; wait for a renewal or extend it"
+                    "lock {name:?} is held for {} more only, and {wanted:?} are wanted: extend it, or wait for its next renewal \
+                     (nothing lengthens it beyond max_hold, if that is set)",
+                    Rounded(*left)
                 )
             }
             Error::Quarantined { ready_in, tally } => write!(
                 f,
-                "too many masters are in quarantine, because they are new or lost their memory; they vote again in {:.1} s: \
+                "too many masters are in quarantine, because they are new or lost their memory; they vote again in {}: \
                  wait (init settles new masters at once, but only before their first lock): {tally}",
-                ready_in.as_secs_f64()
+                Rounded(*ready_in)
             ),
             Error::Conflict { name, master, kind } => {
                 write!(f, "lock {name:?}: on {master} the key is a {kind}, not a lock; use another name or namespace")
             }
-            Error::TriesUsedUp { tries, tally } => write!(f, "the lock was held in all of {tries} tries: {tally}"),
+            Error::TriesUsedUp { tries, tally } => write!(f, "others held the lock in all of {tries} tries: {tally}"),
             Error::NotBlank(tally) => write!(
                 f,
                 "init settles new and empty masters only, because a lease that they forgot could still be relied on: {tally}"
             ),
             Error::Config(e) => write!(f, "configuration: {e}"),
-            Error::Closed => write!(f, "the client is closed"),
+            Error::Closed => write!(f, "the client is closed; build a new one"),
             Error::Forked => {
                 write!(f, "this process is a fork of the one that built the client; build a new client here")
             }
-            Error::System(e) => write!(f, "the operating system refused: {e}"),
+            Error::System(e) => {
+                write!(f, "the operating system refused a thread, a descriptor or random bits that are needed: {e}")
+            }
         }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let variant = match self {
+            Error::NoQuorum(_) => "NoQuorum",
+            Error::TooSlow { .. } => "TooSlow",
+            Error::Lost(_) => "Lost",
+            Error::EndsSoon { .. } => "EndsSoon",
+            Error::Quarantined { .. } => "Quarantined",
+            Error::Conflict { .. } => "Conflict",
+            Error::TriesUsedUp { .. } => "TriesUsedUp",
+            Error::NotBlank(_) => "NotBlank",
+            Error::Config(_) => "Config",
+            Error::Closed => "Closed",
+            Error::Forked => "Forked",
+            Error::System(_) => "System",
+        };
+        write!(f, "{self} [{variant}]")
     }
 }
 

@@ -20,6 +20,8 @@ pub(super) struct Gate {
     pub(super) extension: Option<Arc<Op>>,
     /// An extension was begun, so any master may have the key.
     pub(super) extended: bool,
+    /// The loss is in the log.
+    pub(super) loss_logged: bool,
 }
 
 impl Gate {

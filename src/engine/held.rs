@@ -2,7 +2,7 @@
 
 use super::acquire::undo;
 use super::core::Engine;
-use super::error::{Error, Lost, MasterReport, Release, Said, Tally};
+use super::error::{Error, Lost, MasterReport, Release, Rounded, Said, Tally};
 use super::gate::{Gate, Renewing};
 use super::queue::Place;
 use super::rounds::Finished;
@@ -71,7 +71,7 @@ impl Held {
                 seat: Seat::default(),
                 extending: Mutex::new(()),
                 until: AtomicU64::new(lease.until().nanos()),
-                gate: Mutex::new(Gate { lease, timer, handover, extension: None, extended: false }),
+                gate: Mutex::new(Gate { lease, timer, handover, extension: None, extended: false, loss_logged: false }),
                 fencing: Mutex::new(()),
                 votes: Mutex::new(round.op.clone()),
                 this: this.clone(),
@@ -175,9 +175,7 @@ impl Held {
         let mut gate = self.gate.lock();
         let news = gate.lease.lose(reason);
         self.until.store(0, Ordering::Release);
-        if let Some(key) = gate.timer.take() {
-            self.engine.timer.leave(key);
-        }
+        self.unplan(&mut gate);
         drop(gate);
         if news {
             self.announce(reason);
@@ -187,9 +185,15 @@ impl Held {
     fn announce(&self, reason: Reason) {
         // The next in this process may try: the key ends soon, or is somebody else's.
         self.leave_place();
+        let mut gate = self.gate.lock();
+        // Logged once, though `check` finds an announced end again; not at all if it was released since the look at it.
+        let (released, logged) = (gate.lease.is_released(), std::mem::replace(&mut gate.loss_logged, true));
+        drop(gate);
         let lost = self.lost_by(reason);
-        journal::error!("{lost}");
-        if planted::on("loss_not_told") {
+        if !released && !logged {
+            journal::error!("{lost}");
+        }
+        if released || planted::on("loss_not_told") {
             return;
         }
         for callback in self.signal().fire(&lost) {
@@ -228,9 +232,7 @@ impl Held {
     pub(crate) fn due(self: &Arc<Self>) {
         let mut gate = self.gate.lock();
         // The key of this event, or of a newer one that this look makes superfluous.
-        if let Some(key) = gate.timer.take() {
-            self.engine.timer.leave(key);
-        }
+        self.unplan(&mut gate);
         loop {
             match gate.lease.poll(clock::now()) {
                 Todo::Wait(at) => {
@@ -265,10 +267,14 @@ impl Held {
         }
     }
 
-    fn replan(&self, gate: &mut Gate) {
+    fn unplan(&self, gate: &mut Gate) {
         if let Some(key) = gate.timer.take() {
             self.engine.timer.leave(key);
         }
+    }
+
+    fn replan(&self, gate: &mut Gate) {
+        self.unplan(gate);
         gate.timer = gate.lease.next_due().map(|at| self.engine.timer.enter(at, self.this.clone()));
     }
 
@@ -337,11 +343,16 @@ impl Held {
         let (reached, against) = (answers.reached(), answers.against(self.engine.settings.quarantine));
         let mut gate = self.gate.lock();
         // The clock once more, under the gate: what `check` has called lost stays lost.
-        match gate.lease.conclude(extension, reached, against, clock::now(), entropy::bits) {
+        let now = clock::now();
+        let before = gate.lease.state(now);
+        match gate.lease.conclude(extension, reached, against, now, entropy::bits) {
             Extended::Yes => {
                 self.until.store(gate.lease.until().nanos(), Ordering::Release);
                 self.replan(&mut gate);
                 drop(gate);
+                if before == State::Jeopardy {
+                    journal::info!("lock {:?} is renewed again and goes on", self.keys.name);
+                }
                 self.lose_if_closed();
                 Ok(())
             }
@@ -355,11 +366,20 @@ impl Held {
                 Err(Error::Lost(self.lost()))
             }
             Extended::Failed => {
+                let left = Rounded(gate.lease.until().since(now));
                 self.replan(&mut gate);
                 drop(gate);
                 self.lose_if_closed();
                 let tally = tally();
-                journal::warn!("lock {:?}: not renewed, trying again until the lease ends: {tally}", self.keys.name);
+                let name = &self.keys.name;
+                // One warning for all failures in a row.
+                if before == State::Held {
+                    journal::warn!(
+                        "lock {name:?} ends in {left} unless it is renewed before; a renewal failed: {tally}"
+                    );
+                } else {
+                    journal::debug!("lock {name:?} ends in {left}; another renewal failed: {tally}");
+                }
                 Err(Error::NoQuorum(tally))
             }
         }
@@ -431,9 +451,7 @@ impl Held {
         let again = gate.lease.is_released();
         let before = gate.release(now);
         self.until.store(0, Ordering::Release);
-        if let Some(key) = gate.timer.take() {
-            self.engine.timer.leave(key);
-        }
+        self.unplan(&mut gate);
         if again {
             return (before, None);
         }
@@ -558,9 +576,7 @@ impl Held {
         let given = (gate.lease.until(), gate.handover.token());
         gate.release(now);
         self.until.store(0, Ordering::Release);
-        if let Some(key) = gate.timer.take() {
-            self.engine.timer.leave(key);
-        }
+        self.unplan(&mut gate);
         drop(gate);
         drop(extending);
         self.leave_place();

@@ -13,6 +13,7 @@ pub(crate) mod listener;
 pub(crate) mod query;
 pub(crate) mod queue;
 pub(crate) mod reaper;
+pub(crate) mod report;
 pub(crate) mod rounds;
 pub(crate) mod settings;
 pub(crate) mod shared;

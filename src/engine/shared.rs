@@ -108,9 +108,8 @@ fn renew(engine: &Engine, lane: &Lane, due: &[&Arc<Held>]) {
         let parts = round.look(|answers, _| answers.parts(begun.len()));
         round.op.close();
         for ((held, renewing), part) in begun.into_iter().zip(parts) {
-            if let Err(e) = held.conclude(renewing, &part, || round.tally_of(engine, &part)) {
-                journal::debug!("lock {:?}: {e}", held.keys.name);
-            }
+            // What it came to is logged there; the lease plans the next try.
+            drop(held.conclude(renewing, &part, || round.tally_of(engine, &part)));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! One call that acquires: rounds, pauses, and when to give up.
 
 use super::owner::Token;
-use super::retry::{self, Backoff, SOON};
+use super::retry::{self, Backoff, SHORTEST, SOON};
 use super::round::Judgement;
 use super::time::Mono;
 use crate::planted;
@@ -146,7 +146,8 @@ impl Acquire {
     }
 
     /// The step after a round that was not granted. `full` tells how it was asked, `took` how long it took, `random` has
-    /// 64 uniform bits, `custom` overrides the pause on contention.
+    /// 64 uniform bits, `custom` overrides the pause on contention, and is
+    /// lengthened to [`SHORTEST`].
     pub fn after_round(
         &mut self,
         judgement: &Judgement,
@@ -184,7 +185,9 @@ impl Acquire {
                 }
                 let pause = match self.plan.wait {
                     Wait::Once => self.after_split(splits, random),
-                    _ => custom.unwrap_or_else(|| self.plan.backoff.pause(self.pauses, hint, random)),
+                    _ => custom
+                        .map(|pause| pause.max(SHORTEST))
+                        .unwrap_or_else(|| self.plan.backoff.pause(self.pauses, hint, random)),
                 };
                 self.contended(now, pause)
             }

@@ -181,6 +181,11 @@ impl Operation {
         !matches!(self, Operation::ExtendMany { .. })
     }
 
+    /// Whether a yes to it is a vote, which no master in quarantine casts.
+    pub fn is_vote(&self) -> bool {
+        matches!(self, Operation::Acquire { .. } | Operation::Extend { .. } | Operation::Adopt { .. })
+    }
+
     /// Whether this is a release: unlike a vote, it may be sent again after its attempt has ended.
     pub fn is_release(&self) -> bool {
         matches!(self, Operation::Release { .. })

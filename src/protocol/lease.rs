@@ -38,10 +38,12 @@ pub enum Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Reason::Expired => "the lease ended before a quorum renewed it",
-            Reason::Taken => "a majority of masters holds another owner's value",
-            Reason::Vanished => "a majority of masters lost the key and cannot vouch for the time in between",
-            Reason::MaxHold => "the longest permitted hold is over",
+            Reason::Expired => "its lease ended and was not renewed in time",
+            Reason::Taken => {
+                "a majority of masters holds another owner's value (another client's, or a forced release's)"
+            }
+            Reason::Vanished => "a majority of masters lost its key, and another client may have held it meanwhile",
+            Reason::MaxHold => "the longest time that it may be held for (max_hold) is over",
             Reason::Forked => "this process is a fork of the one that holds the lock",
             Reason::WatchdogPanic => "the watchdog thread panicked",
             Reason::Closed => "the client was closed while the lock was held",
@@ -252,6 +254,10 @@ impl Lease {
         now: Mono,
         random: impl FnOnce() -> u64,
     ) -> Extended {
+        // Whatever the masters said: its holder was done with it.
+        if self.is_released() {
+            return Extended::Over;
+        }
         if reached {
             return if self.extended(extension, now) { Extended::Yes } else { Extended::Over };
         }

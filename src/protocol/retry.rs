@@ -9,6 +9,9 @@ pub fn between(low: Duration, high: Duration, random: u64) -> Duration {
     low + Duration::from_nanos(((u128::from(width) * u128::from(random)) >> 64) as u64)
 }
 
+/// The shortest pause that a user may ask for: without one, a waiter would ask the masters without end.
+pub const SHORTEST: Duration = Duration::from_millis(1);
+
 /// The pauses between attempts at a lock that others hold: uniform in `min..=max` at first, `max` growing by half per
 /// attempt up to `cap`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -34,13 +34,15 @@ impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Cause::TimedOut => write!(f, "no answer in time"),
-            Cause::Hung => write!(f, "hung: it owes an older answer"),
+            Cause::Hung => write!(f, "hung: it has not answered an earlier command yet"),
             Cause::Down(why) => write!(f, "not connected: {why}"),
             Cause::Broken(why) => write!(f, "connection lost: {why}"),
             Cause::Refused(why) => write!(f, "refused the command: {why}"),
-            Cause::ReadOnly => write!(f, "is a read-only replica"),
-            Cause::Nonsense => write!(f, "gave an answer that makes no sense; the connection was closed"),
-            Cause::FenceRange => write!(f, "its fencing counter is at its limit"),
+            Cause::ReadOnly => write!(f, "is a read-only replica: name its master instead"),
+            Cause::Nonsense => {
+                write!(f, "gave an answer that no Redis gives to this command; the connection was closed")
+            }
+            Cause::FenceRange => write!(f, "its fencing counter for this lock has reached its limit (2^53)"),
         }
     }
 }
@@ -138,6 +140,24 @@ pub enum Judgement {
     Mismatch(usize, String),
     /// Too few masters answered.
     NoQuorum,
+}
+
+impl fmt::Display for Judgement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Judgement::Granted => write!(f, "granted"),
+            Judgement::TooSlow => write!(f, "a quorum, but too late"),
+            Judgement::Held(None) => write!(f, "held by another owner"),
+            Judgement::Held(Some(ttl)) => write!(f, "held by another owner for at most {ttl:.1?}"),
+            Judgement::Split => write!(f, "the votes are split"),
+            Judgement::Missing => write!(f, "the key is absent"),
+            Judgement::Unclear => write!(f, "refused without a reason"),
+            Judgement::Quarantined(left) => write!(f, "too many masters in quarantine, for {left:.1?}"),
+            Judgement::Conflict(i, kind) => write!(f, "the key is a {kind} on node {}", i + 1),
+            Judgement::Mismatch(i, theirs) => write!(f, "node {} belongs to deployment {theirs}", i + 1),
+            Judgement::NoQuorum => write!(f, "too few masters answered"),
+        }
+    }
 }
 
 impl Judgement {

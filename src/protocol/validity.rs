@@ -48,6 +48,21 @@ pub fn until(start: Mono, ttl: Duration, drift: Drift) -> Mono {
     start.plus(drift.shorten(ttl)).minus(SLACK).max(start)
 }
 
+/// The ttl to ask the masters for, so that a round that begins now is valid for at least `wanted`: whole milliseconds, and
+/// not one too many.
+pub fn ttl_for(wanted: Duration, drift: Drift) -> Duration {
+    let shortened = u128::from(nanos(wanted.saturating_add(SLACK))) * 1_000_000;
+    let ttl = shortened.div_ceil(u128::from(1_000_000 - drift.0)).div_ceil(1_000_000);
+    Duration::from_millis(u64::try_from(ttl).unwrap_or(u64::MAX))
+}
+
+/// The longest time, in whole milliseconds, for which a round that asks for `ttl` is valid: what [`ttl_for`] turns into at
+/// most `ttl`.
+pub fn longest_for(ttl: Duration, drift: Drift) -> Duration {
+    let valid = drift.shorten(Duration::from_millis(nanos(ttl) / 1_000_000)).saturating_sub(SLACK);
+    Duration::from_millis(nanos(valid) / 1_000_000)
+}
+
 /// How long one master may take to answer a round of a lock with this ttl, unless it was `set`.
 pub fn master_limit(ttl: Duration, set: Option<Duration>) -> Duration {
     set.unwrap_or_else(|| (ttl / 50).clamp(Duration::from_millis(50), Duration::from_millis(500)))

@@ -207,10 +207,11 @@ macro_rules! line {
 }
 macro_rules! error_ { ($($text:tt)+) => { $crate::sys::journal::line!(Error, $($text)+) }; }
 macro_rules! warn_ { ($($text:tt)+) => { $crate::sys::journal::line!(Warn, $($text)+) }; }
+macro_rules! info_ { ($($text:tt)+) => { $crate::sys::journal::line!(Info, $($text)+) }; }
 macro_rules! debug_ { ($($text:tt)+) => { $crate::sys::journal::line!(Debug, $($text)+) }; }
 macro_rules! trace_ { ($($text:tt)+) => { $crate::sys::journal::line!(Trace, $($text)+) }; }
 // `warn` alone would be the attribute.
-pub(crate) use {debug_ as debug, error_ as error, line, trace_ as trace, warn_ as warn};
+pub(crate) use {debug_ as debug, error_ as error, info_ as info, line, trace_ as trace, warn_ as warn};
 
 #[cfg(test)]
 mod tests {

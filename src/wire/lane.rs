@@ -35,8 +35,21 @@ pub(crate) trait Hooks: Send + Sync {
     fn others_wait(&self, op: &Arc<Op>, told: bool);
     /// Replies may come that nobody waits for: see to it that they are read.
     fn unattended(&self, lane: usize);
+    /// Something about master `i` changed that the log tells of.
+    fn noticed(&self, _i: usize, _what: Noticed) {}
     /// Why master `i` cannot be reached.
     fn down_reason(&self, i: usize) -> String;
+}
+
+/// A change of a master's state, for the log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Noticed {
+    /// It left commands unanswered for so long that its connection was closed.
+    Hung,
+    /// It casts no votes for this time.
+    Quarantined(Duration),
+    /// It votes again after a quarantine.
+    Votes,
 }
 
 /// The settings of a lane.
@@ -98,6 +111,8 @@ pub(crate) struct Lane {
     pub(crate) leads: AtomicU64,
     /// Every answer that had come by this moment has been read, in nanoseconds.
     pub(super) read_up_to: AtomicU64,
+    /// The masters in quarantine, by their last answers.
+    quarantined: AtomicU64,
     pub(super) hooks: Box<dyn Hooks>,
 }
 
@@ -123,6 +138,7 @@ impl Lane {
             attended: AtomicBool::new(false),
             leads: AtomicU64::new(0),
             read_up_to: AtomicU64::new(0),
+            quarantined: AtomicU64::new(0),
             hooks,
             config,
         })
@@ -301,6 +317,9 @@ impl Lane {
     pub(super) fn fail(&self, i: usize, conn_id: u64, cause: Cause, woken: &mut Woken) {
         let Some(entries) = self.links[i].give_up(conn_id) else { return };
         journal::debug!("master {i}: connection closed: {cause}");
+        if cause == Cause::Hung {
+            self.hooks.noticed(i, Noticed::Hung);
+        }
         let now = clock::now();
         self.deliver_failures(i, entries.iter().map(|entry| &entry.op), &cause, now, woken);
         self.changed();
@@ -384,6 +403,7 @@ impl Lane {
         now: Mono,
         mine: Option<&Arc<Op>>,
     ) -> Option<Thread> {
+        self.notice_quarantine(i, op, &answer);
         if op.command.operation.is_release() {
             match answer {
                 Answer::Failed(_) => self.hooks.undelivered(i, vec![op.clone()]),
@@ -400,5 +420,21 @@ impl Lane {
             return None;
         }
         self.seat.finish(op)
+    }
+    /// Tells the owner when a master's quarantine is met, and when it votes again. Costs a load while there is none.
+    fn notice_quarantine(&self, i: usize, op: &Op, answer: &Answer) {
+        let bit = 1_u64 << i;
+        let quarantined = self.quarantined.load(Ordering::Relaxed) & bit != 0;
+        match answer {
+            Answer::Quarantined(left) if !quarantined => {
+                self.quarantined.fetch_or(bit, Ordering::Relaxed);
+                self.hooks.noticed(i, Noticed::Quarantined(*left));
+            }
+            Answer::Yes(_) if quarantined && op.command.operation.is_vote() => {
+                self.quarantined.fetch_and(!bit, Ordering::Relaxed);
+                self.hooks.noticed(i, Noticed::Votes);
+            }
+            _ => {}
+        }
     }
 }

@@ -433,6 +433,9 @@ fn a_pause_of_the_user_replaces_the_drawn_one_within_the_limit() {
     assert_eq!(after(FOREVER, ms(7)), Step::Sleep(at(7)));
     assert_eq!(after(Wait::Until(at(5)), ms(7)), Step::Sleep(at(5)));
     assert_eq!(after(FOREVER, Duration::MAX), Step::Sleep(Mono::NEVER));
+    for too_short in [Duration::ZERO, Duration::from_nanos(1), Duration::from_micros(999)] {
+        assert_eq!(after(FOREVER, too_short), Step::Sleep(at(1)), "a waiter never asks without a pause");
+    }
 }
 
 #[test]

@@ -46,6 +46,8 @@ fn what_asks_each_master_for_itself_waits_for_all_and_what_votes_for_a_quorum() 
             _ => Rule::Quorum,
         };
         assert_eq!(operation.rule(), rule, "{operation:?}");
+        let vote = matches!(operation, Operation::Acquire { .. } | Operation::Extend { .. } | Operation::Adopt { .. });
+        assert_eq!(operation.is_vote(), vote, "{operation:?}");
         assert_eq!(operation.is_release(), matches!(operation, Operation::Release { .. }), "{operation:?}");
         assert_eq!(operation.is_repeatable(), !matches!(operation, Operation::ExtendMany { .. }), "{operation:?}");
     }
@@ -56,9 +58,9 @@ fn each_cause_says_what_was_wrong() {
     let said = |cause: Cause| cause.to_string();
     for (cause, words) in [
         (Cause::TimedOut, "in time"),
-        (Cause::Hung, "owes"),
+        (Cause::Hung, "earlier command"),
         (Cause::ReadOnly, "read-only"),
-        (Cause::Nonsense, "no sense"),
+        (Cause::Nonsense, "no Redis gives"),
         (Cause::FenceRange, "limit"),
     ] {
         assert!(said(cause.clone()).contains(words), "{cause:?}");

@@ -1,4 +1,4 @@
-use super::super::lease::{Extension, Lease, Reason, State, Terms, Todo};
+use super::super::lease::{Extended, Extension, Lease, Reason, State, Terms, Todo};
 use super::super::validity::{self, Drift};
 use super::super::{Mono, retry};
 use super::{at, ms};
@@ -368,6 +368,45 @@ fn a_loss_tells_its_reason_and_a_release_what_it_found() {
     assert_eq!((lease.until(), lease.state(at(9_000))), (Mono::ZERO, State::Released));
     let mut lease = watched();
     assert_eq!(lease.release(at(2_968)), State::Lost(Reason::Expired));
+}
+
+#[test]
+fn an_extension_that_was_asked_for_with_the_margin_lasts_as_long_as_was_wanted() {
+    for ttl in [100, 500, 3_000, 60_000].map(ms) {
+        for drift in [0, 10_000, 333_333, 500_000].map(|p| Drift::from_ppm(p).unwrap()) {
+            for wanted in [100, 101, 2_999, 3_000, 30_000, 60_000].map(ms) {
+                for (begin, end) in [(0, 0), (1, 40), (20, 45)] {
+                    let mut lease = Lease::new(Terms { ttl, drift, renew: true, max_hold: None }, at(0));
+                    let extension = lease.begin_extension(at(begin), validity::ttl_for(wanted, drift));
+                    if lease.extended(extension.unwrap(), at(end)) {
+                        assert!(lease.until() >= at(begin).plus(wanted), "{ttl:?} {drift:?} {wanted:?}");
+                    } else {
+                        assert!(at(end) >= lease.until(), "{ttl:?} {drift:?} {wanted:?}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn an_extension_that_ends_after_a_release_is_over_whatever_the_masters_said() {
+    for reached in [false, true] {
+        for against in [None, Some(Reason::Taken), Some(Reason::Vanished)] {
+            for end in [1_100, 2_950, 9_000] {
+                let mut lease = watched();
+                let extension = lease.begin_extension(at(1_000), TTL).unwrap();
+                assert_eq!(lease.release(at(1_050)), State::Held);
+                let came = lease.conclude(extension, reached, against, at(end), || panic!("no pause is drawn"));
+                assert_eq!(
+                    (came, lease.state(at(end))),
+                    (Extended::Over, State::Released),
+                    "{reached} {against:?} {end}"
+                );
+                assert!(!lease.lose(Reason::Taken), "what was given back cannot be lost");
+            }
+        }
+    }
 }
 
 #[test]

@@ -1,5 +1,5 @@
 use super::super::time::{Mono, millis_up, nanos};
-use super::super::validity::{Drift, SLACK, master_limit, renewal_limit, round_limit, until};
+use super::super::validity::{Drift, SLACK, longest_for, master_limit, renewal_limit, round_limit, ttl_for, until};
 use super::{Seeded, at, ms};
 use std::time::Duration;
 
@@ -127,4 +127,36 @@ fn how_long_a_master_and_a_round_may_take() {
     assert_eq!(master_limit(ms(10_000), Some(ms(7))), ms(7));
     assert_eq!(round_limit(ms(10_000), Some(ms(70)), None), ms(70));
     assert_eq!(round_limit(ms(10_000), Some(ms(700)), None), ms(200), "never longer than one master may take");
+}
+
+/// Wanted times from the shortest to beyond what nanoseconds hold.
+fn wanted() -> impl Iterator<Item = Duration> {
+    let round = [100, 150, 999, 1_000, 2_345, 29_999, 30_000, 60_000, 3_600_000, 86_400_000].map(ms);
+    round.into_iter().chain(durations())
+}
+
+#[test]
+fn a_round_that_asks_for_the_ttl_for_a_time_is_valid_for_at_least_this_time_and_no_shorter_ttl_would_be() {
+    assert_eq!(ttl_for(ms(30_000), Drift::DEFAULT), ms(30_306));
+    for drift in drifts() {
+        for wanted in wanted().filter(|d| d.as_nanos() < u128::from(u64::MAX / 4)) {
+            let (start, ttl) = (Mono::from_nanos(7), ttl_for(wanted, drift));
+            assert!(until(start, ttl, drift) >= start.plus(wanted), "{wanted:?} {drift:?}");
+            assert!(until(start, ttl - ms(1), drift) < start.plus(wanted) || wanted.is_zero(), "{wanted:?} {drift:?}");
+            assert_eq!(ttl, Duration::from_millis(millis_up(ttl)), "whole milliseconds");
+        }
+        assert!(ttl_for(Duration::MAX, drift) >= Duration::from_nanos(u64::MAX));
+    }
+}
+
+#[test]
+fn the_longest_time_for_a_ttl_is_the_last_one_that_fits_it() {
+    assert_eq!(longest_for(ms(60_000), Drift::DEFAULT), ms(59_398));
+    for drift in drifts() {
+        for ttl in wanted().filter(|d| *d >= ms(10) && d.as_nanos() < u128::from(u64::MAX / 4)) {
+            let longest = longest_for(ttl, drift);
+            assert!(ttl_for(longest, drift) <= ttl, "{ttl:?} {drift:?}");
+            assert!(ttl_for(longest + ms(1), drift) > ttl, "{ttl:?} {drift:?}");
+        }
+    }
 }

@@ -16,7 +16,7 @@ pub(crate) mod entropy {
 
 /// Lines go to the logger at once: the models read them.
 pub(crate) mod journal {
-    pub(crate) use log::{debug, error, trace, warn};
+    pub(crate) use log::{debug, error, info, trace, warn};
 }
 
 pub(crate) mod sync {

@@ -273,5 +273,6 @@ impl Worker {
 
 /// The name of an error's kind.
 fn variant(error: &Error) -> String {
-    format!("{error:?}").chars().take_while(|c| c.is_alphanumeric()).collect()
+    let shown = format!("{error:?}");
+    shown.rsplit('[').next().unwrap_or_default().trim_end_matches(']').into()
 }
