@@ -121,16 +121,16 @@ fn nothing_is_lost_or_sent_twice_whatever_happens() {
         let mut orphans = Orphans::new(60);
         let (mut now, mut taken, mut sent) = (at(0), 0_u32, Vec::new());
         for _ in 0..400 {
-            now = now.plus(Duration::from_millis(random.next() % 80));
-            match random.next() % 4 {
+            now = now.plus(Duration::from_millis(random.below(80)));
+            match random.below(4) {
                 0 | 1 => {
-                    let ends = now.plus(ms(random.next() % 3_000));
-                    orphans.take(taken, 1, (random.next() % 4) as u32, ends, now);
+                    let ends = now.plus(ms(random.below(3_000)));
+                    orphans.take(taken, 1, random.below(4) as u32, ends, now);
                     taken += 1;
                 }
-                2 if random.next() % 8 == 0 => orphans.reconnected(),
+                2 if random.below(8) == 0 => orphans.reconnected(),
                 _ => {
-                    let up = random.next() % 3 > 0;
+                    let up = random.below(3) > 0;
                     while let Some(next) = orphans.next(now, |_| up) {
                         if let Next::Post { release, key_ends, .. } = next {
                             assert!(up && now < key_ends, "seed {seed}");

@@ -262,7 +262,8 @@ mod tests {
     #[test]
     fn what_did_not_hold_is_a_problem() {
         assert_eq!(sheet(&[row(|_| {})]).problems, Vec::<String>::new());
-        let wrongs: [(fn(&mut Seen), &str); 9] = [
+        type Change = fn(&mut Seen);
+        let wrongs: [(Change, &str); 9] = [
             (|s| s.lost = 1, "1 of 1000 held locks"),
             (|s| s.late = 1, "after the deadline"),
             (|s| s.unannounced = 1, "never announced"),
