@@ -125,7 +125,7 @@ impl Client {
 
     /// What this configuration protects against, and what not, in words.
     pub fn guarantees(&self) -> Guarantees {
-        Guarantees::of(&self.engine.settings, self.engine.has_nameless_master())
+        Guarantees::of(&self.engine.settings)
     }
 
     /// Ends the client: locks still held are reported lost to their holders (and end on the masters with their ttl), every

@@ -46,8 +46,13 @@ fn a_server_with_very_many_error_codes() {
     let mut commands = Vec::new();
     for i in 0..2_500 {
         let code = format!("{i:05}{}", "X".repeat(20));
-        write!(commands, "*4\r\n$4\r\nEVAL\r\n${}\r\n{script}\r\n$1\r\n0\r\n${}\r\n{code}\r\n", script.len(), code.len())
-            .unwrap();
+        write!(
+            commands,
+            "*4\r\n$4\r\nEVAL\r\n${}\r\n{script}\r\n$1\r\n0\r\n${}\r\n{code}\r\n",
+            script.len(),
+            code.len()
+        )
+        .unwrap();
     }
     let mut writer = stream.try_clone().unwrap();
     let writing = thread::spawn(move || writer.write_all(&commands).unwrap());
@@ -233,7 +238,8 @@ fn interrupted_child() {
     let (mut good, mut failures) = (0, Vec::new());
     for i in 0..60 {
         // The limits are those of a patient user: what is asked is whether signals fail a call, not whether they delay it.
-        let limits = Client::builder().nodes(&task.nodes).connect_limit(secs(10)).master_limit(secs(5)).round_limit(secs(5));
+        let limits =
+            Client::builder().nodes(&task.nodes).connect_limit(secs(10)).master_limit(secs(5)).round_limit(secs(5));
         let client = limits.connection_limit(secs(10)).ttl(secs(60)).build().unwrap();
         match client.lock(&format!("x/{i}")).try_acquire() {
             Ok(Some(_)) => good += 1,
@@ -241,6 +247,10 @@ fn interrupted_child() {
         }
         client.close(secs(5));
     }
-    if failures.is_empty() { say(&format!("{good} of 60")) } else { say(&format!("{good} of 60: {}", failures[0])) }
+    if failures.is_empty() {
+        say(&format!("{good} of 60"))
+    } else {
+        say(&format!("{good} of 60: {}", failures[0]))
+    }
     hear();
 }

@@ -88,16 +88,15 @@ fn a_connection_that_lives_through_a_failover_and_back_gets_no_vote() {
     drop(contender.lock("warm").acquire().unwrap());
     drop(contender.lock("warm").acquire().unwrap());
     eventually("released", || value(&primary, "warm").is_none() && value(&replica, "warm").is_none());
-    let connections = || primary.command(&["CLIENT", "LIST", "TYPE", "normal"]).unwrap().text().unwrap().lines().count();
+    let connections =
+        || primary.command(&["CLIENT", "LIST", "TYPE", "normal"]).unwrap().text().unwrap().lines().count();
     let before = connections();
     let guard = fail_over_and_back(&holder, &primary, &replica);
     assert!(connections() >= before, "they live on");
     let second = contender.lock("x").try_acquire();
     assert!(guard.check().is_ok());
     assert!(!matches!(second, Ok(Some(_))), "two holders");
-    eventually("it notices", || {
-        matches!(contender.lock("x").try_acquire(), Err(Error::Quarantined { .. }))
-    });
+    eventually("it notices", || matches!(contender.lock("x").try_acquire(), Err(Error::Quarantined { .. })));
 }
 
 /// A promoted replica has its primary's data, the generation included.
@@ -208,8 +207,6 @@ fn two_servers_that_swap_their_addresses() {
         }
     };
     let usable = || client.status("x").unwrap().masters.iter().all(|m| m.failure.is_none());
-    let swapped = |i: usize| generation(&masters[i]).contains(":3:2:");
-    assert!(swapped(0));
     // The connections break with the swap.
     swap([1, 0]);
     addresses.iter().for_each(|a| a.mend());
@@ -220,6 +217,10 @@ fn two_servers_that_swap_their_addresses() {
     swap([0, 1]);
     eventually("it has looked", || seen() > before + 2);
     eventually("both usable again", usable);
+    drop(client.lock("x").acquire().unwrap());
+    // And they may be named in any order.
+    let urls = [masters[2].url(), masters[0].url(), masters[1].url()];
+    drop(short(builder(urls)).build().unwrap().lock("x").acquire().unwrap());
 }
 
 /// Addresses that lead to new servers while the old ones live on: the holder goes on renewing at the old ones, and the
@@ -294,7 +295,7 @@ fn clients_of_another_set_with_the_same_name_are_refused() {
     };
     assert!(matches!(error, Error::Config(_)), "{error:?}");
     let text = error.to_string();
-    assert!(text.contains(&masters[2].port().to_string()) && text.contains("same order"), "{text}");
+    assert!(text.contains(&masters[2].port().to_string()) && text.contains("another set"), "{text}");
     guard.check().unwrap();
     assert!(masters[3].command(&["GET", &lock_key("x")]).unwrap().is_nil());
 }

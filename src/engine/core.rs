@@ -2,6 +2,7 @@
 
 use super::care::Caretakers;
 use super::chores::{Chore, Record};
+use super::connect::LookUp;
 use super::error::Error;
 use super::held::Held;
 use super::listener::Listener;
@@ -13,6 +14,7 @@ use super::shared::SharedWatchdog;
 use super::signal::Callbacks;
 use super::timer::Timer;
 use super::watchdog::Watchdogs;
+use crate::protocol::generation::{Found, of_another_set};
 use crate::protocol::wakeup::LATE;
 use crate::protocol::{Keys, Mono, Operation, Reason};
 use crate::sys::sync::{Mutex, Pulse};
@@ -38,6 +40,8 @@ pub(crate) struct Master {
     /// Why the last attempt to connect failed, if it did; for tallies.
     pub(crate) last_error: Mutex<Option<ConnectError>>,
     pub(crate) reported: Reported,
+    /// When its address is looked up next.
+    pub(crate) look_up: Mutex<LookUp>,
 }
 
 /// See the module.
@@ -212,7 +216,20 @@ impl Engine {
                 return Err(Error::config("nodes", format!("{}: {unfit}", self.labels[i])));
             }
         }
-        Ok(())
+        let found = |i: usize| self.lanes[0].links[i].conn().map_or(Found::Nobody, |conn| conn.found());
+        match of_another_set(&(0..n).map(found).collect::<Vec<_>>()) {
+            Some((i, place)) => Err(Error::config(
+                "nodes",
+                format!(
+                    "{}: it is node {} of another set of masters, and node {} of this one; all clients must name the same masters, \
+                     and another set takes another deployment name and masters of its own",
+                    self.labels[i],
+                    place + 1,
+                    i + 1
+                ),
+            )),
+            None => Ok(()),
+        }
     }
 
     /// The lane of a lock: everything that one lock says to one master goes down one connection.
@@ -229,12 +246,6 @@ impl Engine {
     pub(crate) fn down_reason(&self, i: usize) -> String {
         let error = self.masters[i].last_error.lock();
         error.as_ref().map_or_else(|| "a connection is being made".to_string(), ToString::to_string)
-    }
-
-    /// Whether a connected master does not tell its run id.
-    pub(crate) fn has_nameless_master(&self) -> bool {
-        let links = self.lanes.iter().flat_map(|lane| &lane.links);
-        links.filter_map(|link| link.conn()).any(|conn| conn.run_id().is_empty())
     }
 
     /// Whether this process is the one that built the engine. Asked before any mutex is touched: in a forked child
@@ -347,13 +358,17 @@ fn masters(settings: &Settings, addresses: Vec<Address>, labels: &Arc<Vec<String
             labels: labels.clone(),
             registry: registry.clone(),
             connect_limit: settings.connect_limit,
-            must_match: (!settings.quarantine)
-                .then(|| (settings.namespace.generation(), settings.deployment.block().to_string())),
+            generation: settings.namespace.generation(),
+            block: settings.deployment.block().to_string(),
+            unused: settings.namespace.unused(),
+            pattern: settings.namespace.pattern(),
+            warned: AtomicBool::new(false),
         }),
         connecting: AtomicBool::new(false),
         steadiness: Mutex::default(),
         last_error: Mutex::default(),
         reported: Reported::default(),
+        look_up: Mutex::default(),
     };
     addresses.into_iter().enumerate().map(master).collect()
 }
