@@ -89,10 +89,9 @@ pub fn of_another_set(found: &[Found]) -> Option<(usize, usize)> {
 }
 
 /// How often, at the least, a client looks up the address of each master and compares the server there with the one that
-/// it is connected to. A part of every quarantine, so at least half a second: with short leases it would be all that a
-/// client does.
+/// it is connected to. A part of every quarantine.
 pub fn look_up_interval(max_lease: Duration) -> Duration {
-    (max_lease / 4).max(Duration::from_millis(500))
+    max_lease / 4
 }
 
 /// The length of a quarantine: `(max_lease + look_up_interval) * (1 + 2 * drift) + 10 ms`.

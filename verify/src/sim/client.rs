@@ -312,13 +312,13 @@ impl World<'_> {
         if self.clients[c].conns[i].is_some() {
             return;
         }
-        let Some((conn, run_id)) = self.dial(c, i) else {
+        let Some((conn, (identity, replicated))) = self.dial(c, i) else {
             let again = self.rng.between(10, 250) * MS;
             return self.after(again, Event::Connect(c, i));
         };
         let now = self.mono(c);
         let client = &mut self.clients[c];
-        client.talks[i].connected(&run_id);
+        client.talks[i].connected(&identity, replicated);
         client.conns[i] = Some(conn);
         client.steadiness[i].0 = now;
         for orphan in client.orphans.iter_mut().filter(|o| o.master == i) {
