@@ -216,20 +216,34 @@ impl Engine {
                 return Err(Error::config("nodes", format!("{}: {unfit}", self.labels[i])));
             }
         }
+        self.are_one_set()
+    }
+
+    /// Looks for masters that belong to another set, too.
+    fn are_one_set(&self) -> Result<(), Error> {
         let found = |i: usize| self.lanes[0].links[i].conn().map_or(Found::Nobody, |conn| conn.found());
-        match of_another_set(&(0..n).map(found).collect::<Vec<_>>()) {
-            Some((i, place)) => Err(Error::config(
+        let found: Vec<Found> = (0..self.masters.len()).map(found).collect();
+        if let Some((i, place)) = of_another_set(&found) {
+            return Err(Error::config(
                 "nodes",
                 format!(
-                    "{}: it is node {} of another set of masters, and node {} of this one; all clients must name the same masters, \
-                     and another set takes another deployment name and masters of its own",
+                    "{}: it is node {} of another set of masters, and node {} of this one. All clients must name the same masters \
+                     in the same order; another set takes masters and a deployment name of its own. If no other set is in use, \
+                     delete the key {} there: the master begins anew, with a quarantine",
                     self.labels[i],
                     place + 1,
-                    i + 1
+                    i + 1,
+                    self.settings.namespace.generation()
                 ),
-            )),
-            None => Ok(()),
+            ));
         }
+        if found.iter().enumerate().any(|(i, f)| matches!(f, Found::Place(place) if *place != i)) {
+            log::warn!(
+                "other clients name these masters in another order, or two of them have swapped their addresses: name them in \
+                 the same order everywhere; with a new master among them this client would be refused"
+            );
+        }
+        Ok(())
     }
 
     /// The lane of a lock: everything that one lock says to one master goes down one connection.
