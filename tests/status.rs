@@ -96,7 +96,7 @@ fn what_is_not_ours_and_what_is_in_quarantine() {
     // A vote begins the quarantine; asking for the status writes nothing.
     eventually("in quarantine", || {
         drop(client.lock("another").acquire().unwrap());
-        client.status("x").unwrap().masters[1].quarantined_for.is_some_and(|d| d <= secs(33))
+        client.status("x").unwrap().masters[1].quarantined_for.is_some_and(|d| d <= secs(39))
     });
     assert!(client.status("x").unwrap().to_string().contains("quarantine"));
 }

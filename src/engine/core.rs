@@ -211,10 +211,14 @@ impl Engine {
         };
         let deadline = clock::now().plus(self.settings.connect_limit);
         self.progress.wait_until(deadline, || (0..n).all(known));
+        let mut unfit = Vec::new();
         for (i, master) in self.masters.iter().enumerate() {
-            if let Some(ConnectError::Unfit(unfit)) = &*master.last_error.lock() {
-                return Err(Error::config("nodes", format!("{}: {unfit}", self.labels[i])));
+            if let Some(ConnectError::Unfit(why)) = &*master.last_error.lock() {
+                unfit.push(format!("{}: {why}", self.labels[i]));
             }
+        }
+        if !unfit.is_empty() {
+            return Err(Error::config("nodes", unfit.join("; ")));
         }
         self.are_one_set()
     }

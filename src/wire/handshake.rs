@@ -151,7 +151,9 @@ fn refusal(connector: &Connector, what: Ask, e: &ServerError) -> ConnectError {
         (Ask::Info(_), "NOPERM") => {
             ConnectError::Unfit(Unfit::Nameless(format!("the user lacks the right +info ({words})")))
         }
-        (Ask::Info(_), "ERR") => ConnectError::Unfit(Unfit::Nameless(format!("it refuses INFO ({words})"))),
+        (Ask::Info(_), _) if words.contains("unknown command") => {
+            ConnectError::Unfit(Unfit::Nameless(format!("it refuses INFO ({words})")))
+        }
         (Ask::Generation, "NOPERM") if words.contains("key") => forbidden(&connector.pattern, &words),
         (Ask::Generation, "NOPERM") => forbidden("+get", &words),
         (Ask::Digest, "NOPERM") => forbidden("+evalsha", &words),
