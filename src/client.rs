@@ -127,7 +127,7 @@ impl Client {
 
     /// What this configuration protects against, and what not, in words.
     pub fn guarantees(&self) -> Guarantees {
-        Guarantees::of(&self.engine.settings, self.engine.has_nameless_master())
+        Guarantees::of(&self.engine.settings)
     }
 
     /// Ends the client: locks still held are reported lost to their holders (and end on the masters with their ttl), every
@@ -285,7 +285,11 @@ impl Default for ClientBuilder {
 
 impl ClientBuilder {
     /// Adds a master: `redis://[[user]:password@]host[:port][/db]` or `unix:///path`. Every node must be a server of its
-    /// own. Three or five; an even number tolerates no more failures than one less.
+    /// own. Three or five; an even number tolerates no more failures than one less. What is neither letter nor digit in a
+    /// user or password is percent-encoded.
+    ///
+    /// A host name is looked up for each connection, and again at least every quarter of `max_lease`: connections to a server
+    /// that is no longer the one there are closed. Stop a server before its address is given to another one.
     pub fn node(mut self, url: impl Into<String>) -> Self {
         self.nodes.push(Secret(url.into()));
         self
@@ -303,7 +307,8 @@ impl ClientBuilder {
     }
 
     /// The name of the deployment, 1 to 64 of `A-Z a-z 0-9 . _ -`; clients with another one, another number of nodes or
-    /// another `max_lease` are refused by the masters: with the quarantine in every vote, without it when they connect.
+    /// another `max_lease` are refused by the masters when they connect, and with the quarantine in every vote. All clients of
+    /// a deployment name the same masters in the same order; a master belongs to one deployment.
     /// Default: `default`.
     pub fn deployment(mut self, id: impl Into<String>) -> Self {
         self.deployment = id.into();
@@ -363,15 +368,15 @@ impl ClientBuilder {
         self
     }
 
-    /// The longest lease of any client of this deployment, and so the length of a quarantine. All clients must agree; the
-    /// masters see to it. Default: 60 s.
+    /// The longest lease of any client of this deployment. A quarantine is a quarter longer: so often, at the least, each
+    /// client looks up the addresses of the masters. All clients must agree; the masters see to it. Default: 60 s.
     pub fn max_lease(mut self, max_lease: Duration) -> Self {
         self.max_lease = max_lease;
         self
     }
 
-    /// Whether a master that lost its memory casts no votes for `max_lease`. Default: yes for two nodes and more, no for
-    /// one, where it would only be an outage. Without it a restarted master can give a held lock to a second holder.
+    /// Whether a master that lost its memory casts no votes for a little more than `max_lease`. Default: yes for two nodes and
+    /// more, no for one, where it would only be an outage. Without it a restarted master can give a held lock to a second holder.
     pub fn quarantine(mut self, on: bool) -> Self {
         self.quarantine = Some(on);
         self
@@ -428,7 +433,8 @@ impl ClientBuilder {
     /// # Errors
     ///
     /// [`Error::Config`] with the field and the limit; also for a node that can never serve: one server behind two names, a
-    /// replica, a node of a Redis Cluster.
+    /// replica, a node of a Redis Cluster, a master of another deployment; and for one that does not let this user in, or not do
+    /// what a lock needs: a wrong password or database, a missing right, by its name. One such node is enough.
     pub fn build(self) -> Result<Client, Error> {
         let addresses = self.addresses()?;
         let quorum = self.quorum(addresses.len())?;

@@ -3,6 +3,7 @@
 use crate::engine::settings::Settings;
 use crate::sys::clock;
 use std::fmt;
+use std::time::Duration;
 
 /// What a client's configuration protects against and what not; one sentence per line, meant to be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +16,7 @@ pub struct Guarantees {
 }
 
 impl Guarantees {
-    pub(crate) fn of(s: &Settings, nameless: bool) -> Guarantees {
+    pub(crate) fn of(s: &Settings) -> Guarantees {
         let (n, q, f) = (s.quorum.masters(), s.quorum.votes(), s.quorum.margin());
         let mut yes = vec![
             "messages that are lost, delayed or reordered, and clients that crash".to_string(),
@@ -35,24 +36,26 @@ impl Guarantees {
                 .to_string(),
         ];
         if s.quarantine {
+            let quarantine = Duration::from_micros(s.deployment.quarantine_us());
             yes.push(format!(
-                "masters that restart empty or with old data, are flushed, or are replaced, any number of them: each casts no \
-                 votes for {:?}",
-                s.max_lease
+                "masters that restart empty or with old data, are flushed, become replicas, or are replaced after the old \
+                 server was stopped, any number of them: each casts no votes for {:.1} s",
+                quarantine.as_secs_f64()
             ));
-            no.push("a master that is made a replica of its own replica and a master again, or a virtual machine rolled back to a \
-                 snapshot: the generation comes back with the old data"
-                .to_string());
+            no.push(
+                "a server that lives on after its address was given to another one, for clients that cannot look the address \
+                 up; and two sets of masters that share one which has the same place in both"
+                    .to_string(),
+            );
+            no.push(
+                "a virtual machine or a data set that is rolled back while the server process goes on: the generation comes \
+                 back with the old data"
+                    .to_string(),
+            );
         } else {
             no.push("a master that restarts without its keys or is flushed: the quarantine is off, so it may give a held lock to a \
                  second holder"
                 .to_string());
-        }
-        if s.quarantine && nameless {
-            no.push(
-                "a master that restarts with old data: this user may not run INFO, so only an empty memory is noticed"
-                    .into(),
-            );
         }
         let faults = "evict keys (set maxmemory-policy noeviction), step their clocks, or are changed by hand";
         match f {

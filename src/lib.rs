@@ -21,7 +21,7 @@
 //! # }
 //! ```
 //!
-//! New masters cast no votes for `max_lease`, unless [`Client::init`] settles them.
+//! New masters cast no votes for a little more than `max_lease`, unless [`Client::init`] settles them.
 //!
 //! # Logs
 //!

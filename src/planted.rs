@@ -41,7 +41,8 @@ const SCRIPTS: &[(&str, &str, &str)] = &[
         "",
     ),
     ("init_without_its_mark", "if g ~= 'init:' .. ARGV[3] or n ~= 1 then", "if n > 1 then"),
-    ("run_id_not_compared", "or (ARGV[3] ~= '' and run ~= ARGV[3])", ""),
+    ("run_id_not_compared", "or run ~= ARGV[3]", ""),
+    ("history_not_compared", "  if changed() then return {-6} end\n", ""),
     ("quarantine_halved", "now + ARGV[6])", "now + ARGV[6] / 2)"),
     (
         "extension_counted_in_quarantine",

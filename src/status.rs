@@ -44,7 +44,7 @@ pub struct MasterStatus {
     pub ttl: Option<Duration>,
     /// The fencing counter.
     pub fence: Option<u64>,
-    /// The run id in the master's generation, if it has one.
+    /// The identity in the master's generation, if it has one: 24 digits of its run id and 24 of its replication id.
     pub generation: Option<String>,
     /// How much longer the master is in quarantine.
     pub quarantined_for: Option<Duration>,
@@ -132,7 +132,7 @@ impl MasterStatus {
             since_ms,
             ttl: view.ttl,
             fence: view.fence,
-            generation: view.generation.as_ref().map(|g| g.run_id.clone()),
+            generation: view.generation.as_ref().map(|g| g.identity.clone()),
             quarantined_for: view.generation.as_ref().and_then(wait).map(Duration::from_micros),
             ..MasterStatus::silent(label, String::new())
         }
@@ -186,7 +186,7 @@ impl fmt::Display for MasterStatus {
         }
         match (&self.quarantined_for, &self.generation) {
             (Some(d), _) => write!(f, ", in quarantine for {} more", Rounded(*d)),
-            (None, Some(run_id)) => write!(f, ", generation {}", run_id.get(..8).unwrap_or(run_id)),
+            (None, Some(identity)) => write!(f, ", generation {}", identity.get(..8).unwrap_or(identity)),
             (None, None) => write!(f, ", no generation"),
         }
     }

@@ -64,7 +64,7 @@ fn a_locks_errors() {
     let Some(masters) = masters(3) else { return };
     let b = builder(masters.urls()).build().unwrap();
     let fresh = b.lock("x").options(Options::new().fail_fast(true)).acquire().unwrap_err();
-    reads(&fresh, "Quarantined", &["they vote again in 6", "init", "127.0.0.1:", "more (", "s)"]);
+    reads(&fresh, "Quarantined", &["they vote again in 7", "init", "127.0.0.1:", "more (", "s)"]);
     masters.iter().for_each(|m| assert!(m.command(&["FLUSHALL"]).unwrap().is_ok()));
     let a = settled(&masters);
     let fixed = Options::new().lease(Lease::Fixed { ttl: secs(20) });

@@ -138,13 +138,13 @@ fn stored_values() {
 #[test]
 fn generations() {
     holds(any::<String>(), |text| properties::generations(&text));
-    holds("[0-9a-f]{0,41}:[0-9+]{0,21}(:[0-9a-z.]{0,6}){3,5}:[0-9a-fA-Fg]{0,17}", |text| {
+    holds("[0-9a-f]{0,49}:[0-9+]{0,21}(:[0-9a-z.]{0,6}){3,5}:[0-9a-fA-Fg]{0,17}", |text| {
         properties::generations(&text);
     });
     let lease = (100_u64..86_400_000).prop_map(Duration::from_millis);
-    let parts = ("[A-Za-z0-9._:-]{0,66}", lease, 1..33_usize, "([0-9a-f]{40})?", any::<u64>(), any::<u64>());
-    holds(parts, |(cluster, lease, masters, run_id, ready, nonce)| {
-        properties::deployments(&cluster, lease, masters, &run_id, ready, nonce);
+    let parts = ("[A-Za-z0-9._:-]{0,66}", lease, 1..33_usize, "([0-9a-f]{48})?", any::<u64>(), any::<u64>());
+    holds(parts, |(cluster, lease, masters, identity, ready, nonce)| {
+        properties::deployments(&cluster, lease, masters, &identity, ready, nonce);
     });
 }
 

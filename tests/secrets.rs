@@ -88,13 +88,15 @@ fn the_right_password_works_and_the_wrong_one_says_so() {
 }
 
 #[test]
-fn a_wrong_password_on_one_master_is_only_one_vote() {
+fn a_wrong_password_on_one_master_is_an_error_of_the_configuration() {
     let Some(masters) = masters_with(3, &["--requirepass", PASSWORD]) else { return };
     drop(settle(builder(masters.urls())));
     let mut urls = masters.urls();
     urls[1] = urls[1].replace(PASSWORD, WRONG);
-    let client = builder(urls).build().unwrap();
-    assert_eq!(client.lock("x").acquire().unwrap().release(), Release::Released);
+    let error = builder(urls).build().unwrap_err();
+    assert!(matches!(error, Error::Config(_)) && !error.is_retryable(), "{error:?}");
+    silent("the error", &format!("{error} {error:?}"), &[PASSWORD, WRONG]);
+    assert!(error.to_string().contains(&masters[1].port().to_string()), "{error}");
 }
 
 #[test]

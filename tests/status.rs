@@ -32,7 +32,7 @@ fn a_held_lock() {
         assert!(!secret.contains(fingerprint), "of a hash, not of the token");
         assert!(seen.since_ms.is_some_and(|ms| ms > 1_600_000_000_000));
         let info = master.command(&["INFO", "server"]).unwrap().text().unwrap();
-        assert!(info.contains(&format!("run_id:{}", seen.generation.as_deref().unwrap())));
+        assert!(info.contains(&format!("run_id:{}", &seen.generation.as_deref().unwrap()[..24])));
         assert_eq!(seen.quarantined_for, None);
     }
     let counters: Vec<u64> = status.masters.iter().filter_map(|m| m.fence).collect();
@@ -96,7 +96,7 @@ fn what_is_not_ours_and_what_is_in_quarantine() {
     // A vote begins the quarantine; asking for the status writes nothing.
     eventually("in quarantine", || {
         drop(client.lock("another").acquire().unwrap());
-        client.status("x").unwrap().masters[1].quarantined_for.is_some_and(|d| d <= secs(33))
+        client.status("x").unwrap().masters[1].quarantined_for.is_some_and(|d| d <= secs(39))
     });
     assert!(client.status("x").unwrap().to_string().contains("quarantine"));
 }

@@ -166,6 +166,7 @@ fn attempt(
     limit: Mono,
 ) -> Result<Result<Arc<Held>, Failed>, Error> {
     let settings = &engine.settings;
+    engine.freshen(engine.lane(keys), limit);
     let wall_us = clock::wall_us();
     // Only scripts may begin a generation, and they take the nonce.
     let (token, nonce) = entropy::token_and_nonce().map_err(Error::System)?;

@@ -2,6 +2,7 @@
 
 use super::care::Caretakers;
 use super::chores::{Chore, Record};
+use super::connect::LookUp;
 use super::error::Error;
 use super::held::Held;
 use super::listener::Listener;
@@ -13,6 +14,7 @@ use super::shared::SharedWatchdog;
 use super::signal::Callbacks;
 use super::timer::Timer;
 use super::watchdog::Watchdogs;
+use crate::protocol::generation::{Found, of_another_set};
 use crate::protocol::wakeup::LATE;
 use crate::protocol::{Keys, Mono, Operation, Reason};
 use crate::sys::sync::{Mutex, Pulse};
@@ -38,6 +40,8 @@ pub(crate) struct Master {
     /// Why the last attempt to connect failed, if it did; for tallies.
     pub(crate) last_error: Mutex<Option<ConnectError>>,
     pub(crate) reported: Reported,
+    /// When its address is looked up next.
+    pub(crate) look_up: Mutex<LookUp>,
 }
 
 /// See the module.
@@ -208,10 +212,41 @@ impl Engine {
         };
         let deadline = clock::now().plus(self.settings.connect_limit);
         self.progress.wait_until(deadline, || (0..n).all(known));
+        let mut unfit = Vec::new();
         for (i, master) in self.masters.iter().enumerate() {
-            if let Some(ConnectError::Unfit(unfit)) = &*master.last_error.lock() {
-                return Err(Error::config("nodes", format!("{}: {unfit}", self.labels[i])));
+            if let Some(ConnectError::Unfit(why)) = &*master.last_error.lock() {
+                unfit.push(format!("{}: {why}", self.labels[i]));
             }
+        }
+        if !unfit.is_empty() {
+            return Err(Error::config("nodes", unfit.join("; ")));
+        }
+        self.are_one_set()
+    }
+
+    /// Looks for masters that belong to another set, too.
+    fn are_one_set(&self) -> Result<(), Error> {
+        let found = |i: usize| self.lanes[0].links[i].conn().map_or(Found::Nobody, |conn| conn.found());
+        let found: Vec<Found> = (0..self.masters.len()).map(found).collect();
+        if let Some((i, place)) = of_another_set(&found) {
+            return Err(Error::config(
+                "nodes",
+                format!(
+                    "{}: it is node {} of another set of masters, and node {} of this one. All clients must name the same masters \
+                     in the same order; another set takes masters and a deployment name of its own. If no other set is in use, \
+                     delete the key {} there: the master begins anew, with a quarantine",
+                    self.labels[i],
+                    place + 1,
+                    i + 1,
+                    self.settings.namespace.generation()
+                ),
+            ));
+        }
+        if found.iter().enumerate().any(|(i, f)| matches!(f, Found::Place(place) if *place != i)) {
+            journal::warn!(
+                "other clients name these masters in another order, or two of them have swapped their addresses: name them in \
+                 the same order everywhere; with a new master among them this client would be refused"
+            );
         }
         Ok(())
     }
@@ -230,12 +265,6 @@ impl Engine {
     pub(crate) fn down_reason(&self, i: usize) -> String {
         let error = self.masters[i].last_error.lock();
         error.as_ref().map_or_else(|| "a connection is being made".to_string(), ToString::to_string)
-    }
-
-    /// Whether a connected master does not tell its run id.
-    pub(crate) fn has_nameless_master(&self) -> bool {
-        let links = self.lanes.iter().flat_map(|lane| &lane.links);
-        links.filter_map(|link| link.conn()).any(|conn| conn.run_id().is_empty())
     }
 
     /// Whether this process is the one that built the engine. Asked before any mutex is touched: in a forked child
@@ -353,13 +382,17 @@ fn masters(settings: &Settings, addresses: Vec<Address>, labels: &Arc<Vec<String
             labels: labels.clone(),
             registry: registry.clone(),
             connect_limit: settings.connect_limit,
-            must_match: (!settings.quarantine)
-                .then(|| (settings.namespace.generation(), settings.deployment.block().to_string())),
+            generation: settings.namespace.generation(),
+            block: settings.deployment.block().to_string(),
+            unused: settings.namespace.unused(),
+            pattern: settings.namespace.pattern(),
+            warned: AtomicBool::new(false),
         }),
         connecting: AtomicBool::new(false),
         steadiness: Mutex::default(),
         last_error: Mutex::default(),
         reported: Reported::default(),
+        look_up: Mutex::default(),
     };
     addresses.into_iter().enumerate().map(master).collect()
 }

@@ -1,6 +1,6 @@
 //! What can go wrong, and what each master had to do with it.
 
-use crate::protocol::generation::INIT_MARK;
+use crate::protocol::generation::{INIT_MARK, difference};
 use crate::protocol::round::Judgement;
 use crate::protocol::{Answer, Cause, Mono, Reason, Round};
 use std::fmt;
@@ -58,7 +58,7 @@ pub enum Said {
     Quarantined(Duration),
     /// The key is of another type there.
     Conflict(String),
-    /// It belongs to another deployment: `max_lease_ms:cluster:N:quorum`.
+    /// It belongs to another deployment: `max_lease_ms:deployment:nodes:quorum`.
     Mismatch(String),
     /// It is not new and empty: whether it has a generation, and its number of keys.
     NotEmpty(bool, u64),
@@ -391,11 +391,7 @@ impl Error {
             }
             Judgement::Mismatch(i, theirs) => Error::config(
                 "max_lease, deployment or nodes",
-                format!(
-                    "{} belongs to a deployment with other settings (max_lease_ms:deployment:nodes:quorum is {theirs} there, {ours} here); \
-                     all clients must agree",
-                    tally.masters[i].master
-                ),
+                format!("{}: {}", tally.masters[i].master, difference(&theirs, ours)),
             ),
             _ => Error::NoQuorum(tally),
         }

@@ -45,6 +45,7 @@ impl Engine {
 
     fn ask_all_as(&self, keys: Arc<Keys>, operation: Operation, nonce: u64) -> Result<Finished, Error> {
         self.usable()?;
+        self.freshen(self.lane(&keys), Mono::NEVER);
         let command = Command { keys, owner: nobody(), operation, nonce };
         let limit = self.settings.master_limit(self.settings.ttl);
         Ok(self.round(command, clock::now().plus(limit)))

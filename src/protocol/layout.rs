@@ -64,6 +64,16 @@ impl Namespace {
         format!("{}:N", self.0)
     }
 
+    /// A key that nothing uses: no lock has an empty name.
+    pub fn unused(&self) -> String {
+        format!("{}:L:{{}}", self.0)
+    }
+
+    /// The pattern of all keys, as an ACL has it.
+    pub fn pattern(&self) -> String {
+        format!("~{}:*", self.0)
+    }
+
     /// The keys of the lock `name`, or why the name is refused.
     pub fn keys(&self, name: &str) -> Result<Keys, NameError> {
         check(name, MAX_NAME)?;

@@ -24,6 +24,11 @@ pub enum Cause {
     Refused(String),
     /// The server is a replica now.
     ReadOnly,
+    /// The server does not serve as a master now, in its own words: it loads its data, waits for its master, or is part of a
+    /// cluster.
+    NoMaster(String),
+    /// The server has been a replica since this connection was made, or has begun another history.
+    Changed,
     /// The answer had an unexpected shape; the connection was closed.
     Nonsense,
     /// The fencing counter has reached its limit.
@@ -39,11 +44,21 @@ impl fmt::Display for Cause {
             Cause::Broken(why) => write!(f, "connection lost: {why}"),
             Cause::Refused(why) => write!(f, "refused the command: {why}"),
             Cause::ReadOnly => write!(f, "is a read-only replica: name its master instead"),
+            Cause::NoMaster(why) => write!(f, "does not serve as a master: {why}"),
+            Cause::Changed => write!(f, "was a replica meanwhile or has got its first one; connecting again"),
             Cause::Nonsense => {
                 write!(f, "gave an answer that no Redis gives to this command; the connection was closed")
             }
             Cause::FenceRange => write!(f, "its fencing counter for this lock has reached its limit (2^53)"),
         }
+    }
+}
+
+impl Cause {
+    /// Whether the connection is of no use any more: the address is looked up and connected to again, because the master is
+    /// somewhere else now, or is not the one that it was.
+    pub fn ends_the_connection(&self) -> bool {
+        matches!(self, Cause::ReadOnly | Cause::NoMaster(_) | Cause::Changed | Cause::Nonsense)
     }
 }
 
@@ -79,6 +94,14 @@ pub enum Answer {
 }
 
 impl Answer {
+    /// Why the connection that it came by is to be closed, if it is.
+    pub fn ends_the_connection(&self) -> Option<&Cause> {
+        match self {
+            Answer::Failed(cause) if cause.ends_the_connection() => Some(cause),
+            _ => None,
+        }
+    }
+
     /// Whether the master did what was asked, all of it.
     fn is_yes(&self) -> bool {
         match self {

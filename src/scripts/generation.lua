@@ -1,26 +1,36 @@
 -- Put before every script whose answer is counted: may this master vote?
 -- KEYS: 1 lock, 2 fencing counter, 3 generation, 4 the value of a holder whose key was deleted by force.
--- ARGV: 1 our value on this master, 2 the settled generation cached by this connection ('' = none), 3 run id of this
--- connection's server ('' = unknown: any well-formed generation is accepted and none is replaced), 4 deployment
+-- ARGV: 1 our value on this master, 2 the settled generation cached by this connection ('' = none), 3 identity of this
+-- connection's server as its handshake saw it: 24 digits of the run id and 24 of the replication id, 4 deployment
 -- (max_lease_ms:cluster:N:q), 5 nonce for a generation begun here, 6 length of a quarantine in us ('0' = no quarantine).
 -- Replies of all scripts are {code, ...}: 1 yes, 0 held by another {ttl ms}, 2 absent, -1 in quarantine {ms},
--- -2 the key has another type {type}, -4 another deployment {theirs}, -5 fencing counter at its limit.
+-- -2 the key has another type {type}, -4 another deployment {theirs}, -5 fencing counter at its limit, -6 this server has
+-- become a replica, or has been one, since the handshake: this connection is of no use any more.
 local settled = ''
 local function now_us()
   local t = redis.call('TIME')
   return t[1] * 1000000 + t[2]
+end
+-- whether the server is not who it was at the handshake. The run id cannot have changed: a connection ends with its process.
+local function changed()
+  local text = redis.call('INFO', 'replication')
+  return not string.find(text, 'role:master', 1, true)
+    or not string.find(text, 'master_replid:' .. string.sub(ARGV[3], 25), 1, true)
 end
 -- nil if an answer of this script counts, else the reply that says why not
 local function refusal()
   if ARGV[6] == '0' then return nil end
   local g = redis.call('GET', KEYS[3])
   if g and g == ARGV[2] then return nil end
+  -- before a generation is begun, and in every vote of a connection that caches none
+  if changed() then return {-6} end
   local now = now_us()
   local run, ready, block
   if g then run, ready, block = string.match(g, '^(%x*):(%d+):(.+):%x+$') end
   -- another deployment first: a restart with its data must not be judged by our, maybe shorter, longest lease
-  if run and block ~= ARGV[4] then return {-4, block} end
-  if not run or (ARGV[3] ~= '' and run ~= ARGV[3]) then
+  -- (an identity of another length: by an older version)
+  if run and (block ~= ARGV[4] or #run ~= #ARGV[3]) then return {-4, block} end
+  if not run or run ~= ARGV[3] then
     redis.call('SET', KEYS[3], ARGV[3] .. ':' .. string.format('%.0f', now + ARGV[6]) .. ':' .. ARGV[4] .. ':' .. ARGV[5])
     return {-1, math.ceil(ARGV[6] / 1000)}
   end

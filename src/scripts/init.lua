@@ -1,5 +1,5 @@
 -- init: begins a generation that votes at once, on a master that has been marked for it and is still as it was then.
--- KEYS: 1 generation. ARGV: 1 run id, 2 deployment (max_lease_ms:cluster:N:q), 3 nonce, as in the mark.
+-- KEYS: 1 generation. ARGV: 1 identity, 2 deployment (max_lease_ms:cluster:N:q), 3 nonce, as in the mark.
 -- Reply: {1}, or {generation or '', number of keys}.
 local g = redis.call('GET', KEYS[1])
 local n = redis.call('DBSIZE')

@@ -3,7 +3,7 @@
 
 use crate::protocol::generation::Deployment;
 use crate::protocol::health::{Link, Treatment, give_up, treat};
-use crate::protocol::{Answer, Cause, Command, Mono, Quorum, Round};
+use crate::protocol::{Answer, Command, Mono, Quorum, Round};
 use crate::wire::conversation::{Conversation, Entry, Outgoing, Replied};
 use crate::wire::encode::{Encoder, Peer};
 use crate::wire::op::Op;
@@ -61,7 +61,7 @@ pub enum Heard {
 /// A lane's end of the connections to one master, one after the other.
 pub struct Talk {
     index: usize,
-    run_id: String,
+    identity: String,
     encoder: Encoder,
     said: Conversation,
     outgoing: Outgoing,
@@ -80,7 +80,7 @@ impl Talk {
     pub fn new(index: usize, deployment: &Deployment, quarantine: bool) -> Talk {
         Talk {
             index,
-            run_id: String::new(),
+            identity: String::new(),
             encoder: Encoder::new(deployment.clone(), quarantine),
             said: Conversation::default(),
             outgoing: Outgoing::default(),
@@ -89,10 +89,11 @@ impl Talk {
         }
     }
 
-    /// A new connection, to a process with this run id (empty if it does not tell).
-    pub fn connected(&mut self, run_id: &str) {
+    /// A new connection, to a server with this identity, which has or had replicas if it is `watched`.
+    pub fn connected(&mut self, identity: &str, watched: bool) {
         self.conns += 1;
-        self.run_id = run_id.into();
+        self.identity = identity.into();
+        self.said.watched = watched;
         self.outgoing.restart(self.conns);
         self.replies = Replies::new();
     }
@@ -101,9 +102,9 @@ impl Talk {
     /// master.
     pub fn write(&mut self, jobs: &[(Request, bool)], now: Mono, master_limit: Duration) -> (Vec<u8>, Vec<Request>) {
         let awaited = treat(Link::Up(self.said.oldest()), now, master_limit) == Treatment::Ask;
-        let Talk { index, run_id, encoder, said, outgoing, .. } = self;
+        let Talk { index, identity, encoder, said, outgoing, .. } = self;
         let settled = said.settled.clone();
-        let peer = Peer { index: *index, run_id, settled: settled.as_ref(), scripts_only: said.scripts_only };
+        let peer = Peer { index: *index, identity, settled: settled.as_ref(), scripts_only: said.scripts_only };
         let mut decided = Vec::new();
         for (Request(op), resent) in jobs {
             let Some(expect) = outgoing.append(encoder, op, &peer, *resent) else { continue };
@@ -115,13 +116,13 @@ impl Talk {
         (std::mem::take(&mut outgoing.bytes), decided)
     }
 
-    /// Reads bytes; false if they make no sense and the connection must be closed.
+    /// Reads bytes; false if the connection must be closed: they make no sense, or it is no master any more.
     pub fn read(&mut self, bytes: &[u8], mut each: impl FnMut(Heard)) -> bool {
         let Talk { index, said, replies, .. } = self;
         let stop = replies.feed(bytes, |value| match said.reply(*index, &value) {
             Replied::Half => true,
             Replied::Answer(op, answer) => {
-                let sane = answer != Answer::Failed(Cause::Nonsense);
+                let sane = answer.ends_the_connection().is_none();
                 each(Heard::Answer(Request(op), answer));
                 sane
             }

@@ -3,6 +3,7 @@
 //! The seam for TLS is `send` and `receive`: both take plain bytes and neither blocks; a sealed stream keeps its
 //! cipher state behind a short mutex with no I/O inside and answers `wants_write` after a handshake message.
 
+use crate::protocol::generation::Found;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd};
 use std::io::{self, Read, Write};
@@ -58,20 +59,31 @@ impl AsFd for Stream {
     }
 }
 
+/// Who a server is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// 24 digits of its run id and 24 of its replication id.
+    pub(crate) text: String,
+    /// It has or had replicas: its history may change while the process lives, and come back with old data.
+    pub(crate) watched: bool,
+    /// Its generation.
+    pub(crate) found: Found,
+}
+
 /// A connection that has passed the handshake. Shared by the writer and the reader of a lane.
 #[derive(Debug)]
 pub(crate) struct Conn {
     stream: Stream,
     id: u64,
-    run_id: String,
+    server: Identity,
     broken: AtomicBool,
 }
 
 impl Conn {
-    /// Wraps a stream; `run_id` is empty where the server does not tell it.
-    pub(crate) fn new(stream: Stream, run_id: String) -> Conn {
+    /// Wraps a stream to this server.
+    pub(crate) fn new(stream: Stream, server: Identity) -> Conn {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        Conn { stream, id: NEXT.fetch_add(1, Ordering::Relaxed), run_id, broken: AtomicBool::new(false) }
+        Conn { stream, id: NEXT.fetch_add(1, Ordering::Relaxed), server, broken: AtomicBool::new(false) }
     }
 
     /// A number that no other connection of this process has.
@@ -79,9 +91,19 @@ impl Conn {
         self.id
     }
 
-    /// The run id of the server process at the other end. A connection ends with its process, so it stays true.
-    pub(crate) fn run_id(&self) -> &str {
-        &self.run_id
+    /// Who the server was at the handshake. The process stays: a connection ends with it. Its history may not.
+    pub(crate) fn identity(&self) -> &str {
+        &self.server.text
+    }
+
+    /// What stood for the generation of the server at the handshake.
+    pub(crate) fn found(&self) -> Found {
+        self.server.found
+    }
+
+    /// Whether the server's history is to be asked for in every vote.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.server.watched
     }
 
     /// Writes what the socket takes now.

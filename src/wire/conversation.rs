@@ -48,6 +48,9 @@ pub(crate) struct Conversation {
     pub(crate) fifo: VecDeque<Entry>,
     pub(crate) settled: Option<Arc<[u8]>>,
     pub(crate) scripts_only: bool,
+    /// No generation is cached, so that each vote is a script that asks the server for its history: this server has or had
+    /// replicas, and may become one of them and a master again, with the data and the generation from before.
+    pub(crate) watched: bool,
 }
 
 impl Conversation {
@@ -89,6 +92,7 @@ impl Conversation {
         let Decoded { answer, cache } = decoded;
         match cache {
             Cache::Keep => {}
+            Cache::Settle(_) if self.watched && !planted::on("history_not_watched") => {}
             Cache::Drop => self.settled = None,
             Cache::Settle(generation) => self.settled = Some(generation),
             Cache::ScriptsOnly => (self.settled, self.scripts_only) = (None, true),

@@ -49,11 +49,17 @@ pub(crate) fn is_noscript(value: &Value) -> bool {
 
 /// The cause in an error reply.
 fn cause(error: &redis::ServerError) -> Cause {
-    match error.kind() {
-        Some(ServerErrorKind::ReadOnly) => Cause::ReadOnly,
-        _ => Cause::Refused(
-            format!("{} {}", error.code(), masked(error.details().unwrap_or_default())).trim_end().into(),
-        ),
+    let details = error.details().unwrap_or_default();
+    // Before Redis 7, what was said to a command of a script stands inside of an error of another kind.
+    let says = |code: &str| error.code() == code || details.contains(&format!(": -{code} "));
+    if says("READONLY") {
+        return Cause::ReadOnly;
+    }
+    let words = format!("{} {}", error.code(), masked(details)).trim_end().into();
+    if ["LOADING", "MASTERDOWN", "MOVED", "ASK", "CLUSTERDOWN"].iter().any(|code| says(code)) {
+        Cause::NoMaster(words)
+    } else {
+        Cause::Refused(words)
     }
 }
 
@@ -208,6 +214,7 @@ fn vote(operation: &Operation, items: &[Value]) -> Option<Decoded> {
             return Some(Decoded { answer, cache: Cache::Drop });
         }
         (-5, []) => Answer::Failed(Cause::FenceRange),
+        (-6, []) => Answer::Failed(Cause::Changed),
         _ => return None,
     };
     Some(answer.into())

@@ -1,7 +1,7 @@
 //! Commands to bytes.
 
 use super::scripts::SCRIPTS;
-use crate::protocol::generation::Deployment;
+use crate::protocol::generation::{Deployment, nonce};
 use crate::protocol::owner::REVOKED;
 use crate::protocol::time::millis_up;
 use crate::protocol::wakeup::{MARK_MS, PATIENCE};
@@ -13,8 +13,8 @@ use std::sync::Arc;
 pub(crate) struct Peer<'a> {
     /// The master's index.
     pub(crate) index: usize,
-    /// The server's run id, empty if unknown.
-    pub(crate) run_id: &'a str,
+    /// Who the server was at the handshake.
+    pub(crate) identity: &'a str,
     /// The settled generation that this connection has seen.
     pub(crate) settled: Option<&'a Arc<[u8]>>,
     /// The user may not run the plain commands.
@@ -79,11 +79,13 @@ impl Encoder {
                 cmd.arg(format!("{REVOKED}{:016x}", command.nonce));
                 cmd.arg(u8::from(*now));
             }
+            // Another mark for each master, so that one server under two names is not taken for two.
             Operation::Blank => {
-                cmd.arg(1).arg(&keys.generation).arg(mark(command, peer));
+                cmd.arg(1).arg(&keys.generation).arg(nonce(peer.index, command.nonce));
             }
             Operation::Init => {
-                cmd.arg(1).arg(&keys.generation).arg(peer.run_id).arg(deployment.block()).arg(mark(command, peer));
+                cmd.arg(1).arg(&keys.generation).arg(peer.identity);
+                cmd.arg(deployment.block()).arg(nonce(peer.index, command.nonce));
             }
             voting => {
                 command.owner.write_value(peer.index, value);
@@ -97,9 +99,9 @@ impl Encoder {
                 cmd.arg(4 + more.len());
                 cmd.arg(&keys.lock).arg(&keys.fence).arg(&keys.generation).arg(&keys.revoked).arg(more);
                 cmd.arg(&*value).arg(peer.settled.map_or(&[][..], |g| g));
-                cmd.arg(peer.run_id)
+                cmd.arg(peer.identity)
                     .arg(deployment.block())
-                    .arg(format!("{:016x}", command.nonce))
+                    .arg(nonce(peer.index, command.nonce))
                     .arg(&*quarantine_us);
                 match voting {
                     Operation::Acquire { px_ms, fence, word, .. } => {
@@ -135,9 +137,4 @@ impl Encoder {
         }
         cmd.write_packed_command(out);
     }
-}
-
-/// What an init marks a master with: another one for each, so that one server under two names is not taken for two.
-fn mark(command: &Command, peer: &Peer<'_>) -> String {
-    format!("{:016x}", command.nonce ^ peer.index as u64)
 }

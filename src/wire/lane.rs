@@ -107,6 +107,8 @@ pub(crate) struct Lane {
     pub(super) epoch: AtomicU64,
     /// A caretaker has been asked for and has not finished.
     pub(crate) attended: AtomicBool,
+    /// When something was last written, in nanoseconds.
+    last_write: AtomicU64,
     /// How often somebody has led.
     pub(crate) leads: AtomicU64,
     /// Every answer that had come by this moment has been read, in nanoseconds.
@@ -118,6 +120,9 @@ pub(crate) struct Lane {
 
 /// The first size at which a backlog is thought to be a dead master's: nothing more is queued for it.
 const BACKLOG_LIMIT: usize = 1024 * 1024;
+
+/// Below the least time after which a server closes idle connections (`timeout 1`).
+const IDLE: Duration = Duration::from_millis(500);
 
 impl Lane {
     pub(crate) fn new(config: LaneConfig, hooks: Box<dyn Hooks>) -> io::Result<Lane> {
@@ -136,12 +141,18 @@ impl Lane {
             wake: Wake::new()?,
             epoch: AtomicU64::new(1),
             attended: AtomicBool::new(false),
+            last_write: AtomicU64::new(0),
             leads: AtomicU64::new(0),
             read_up_to: AtomicU64::new(0),
             quarantined: AtomicU64::new(0),
             hooks,
             config,
         })
+    }
+
+    /// Whether nothing has been written for so long that servers may have closed the connections.
+    pub(crate) fn is_idle(&self, now: Mono) -> bool {
+        now.since(Mono::from_nanos(self.last_write.load(Ordering::Relaxed))) > IDLE
     }
 
     /// Queues a round behind everything that is queued on this lane. Follow with [`Lane::flush`].
@@ -198,6 +209,7 @@ impl Lane {
     fn write_batch(&self, writer: &mut Writer, batch: &[Job], woken: &mut Woken) {
         let now = clock::now();
         let read_up_to = Mono::from_nanos(self.read_up_to.load(Ordering::Acquire));
+        self.last_write.store(now.nanos(), Ordering::Relaxed);
         let Writer { encoder, outgoing, entries, .. } = writer;
         for (i, (link, out)) in self.links.iter().zip(outgoing).enumerate() {
             let outlook = link.outlook();
@@ -215,7 +227,7 @@ impl Lane {
                 link.hung.store(true, Ordering::Release);
             }
             let (settled, scripts_only) = (outlook.settled.as_ref(), outlook.scripts_only);
-            let peer = Peer { index: i, run_id: conn.run_id(), settled, scripts_only };
+            let peer = Peer { index: i, identity: conn.identity(), settled, scripts_only };
             for job in batch {
                 let (op, resent) = match job {
                     Job::New(op) if op.targets >> i & 1 == 1 => (op, false),
@@ -330,6 +342,16 @@ impl Lane {
     pub(crate) fn install(&self, i: usize, pooled: Pooled) {
         self.links[i].install(pooled);
         self.changed();
+    }
+
+    /// Gives up the connection to master `i` if it leads to another server than the one with `identity`; whether it did.
+    pub(crate) fn leave_all_but(&self, i: usize, identity: Option<&str>, why: &str) -> bool {
+        let other = |conn: &super::conn::Conn| Some(conn.identity()) != identity;
+        let Some(conn) = self.links[i].conn().filter(|conn| other(conn)) else { return false };
+        let mut woken = Woken::default();
+        self.fail(i, conn.id(), Cause::Broken(why.into()), &mut woken);
+        woken.unpark();
+        true
     }
 
     fn changed(&self) {

@@ -77,6 +77,7 @@ impl Link {
     /// Puts a new connection in place; the former one's conversation has ended with it.
     pub(crate) fn install(&self, pooled: Pooled) {
         let mut inner = self.inner.lock();
+        inner.said.watched = pooled.is_watched();
         inner.conn = Some(Arc::clone(&pooled));
         inner.pooled = Some(pooled);
         debug_assert!(inner.said.fifo.is_empty(), "requests of a former connection");

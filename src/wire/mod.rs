@@ -10,6 +10,7 @@ pub(crate) mod conn;
 pub(crate) mod conversation;
 pub(crate) mod decode;
 pub(crate) mod encode;
+mod handshake;
 pub(crate) mod lane;
 pub(crate) mod link;
 pub(crate) mod master;

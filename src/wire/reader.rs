@@ -9,7 +9,7 @@ use super::reply::{READ, Replies, Stop};
 use super::seat::Awaited;
 use crate::planted;
 use crate::protocol::health::{Treatment, give_up, treat};
-use crate::protocol::{Answer, Cause, Mono};
+use crate::protocol::{Cause, Mono};
 use crate::sys::clock;
 use crate::sys::sync::Ordering;
 use std::io;
@@ -155,7 +155,7 @@ impl Lane {
     fn read_all(&self, reader: &mut Reader, k: usize, mine: Option<&Arc<Op>>, now: Mono) -> bool {
         let Reader { sources, buffer, woken, .. } = reader;
         let Source { master, conn, replies } = &mut sources[k];
-        let (i, mut resend) = (*master, false);
+        let (i, mut resend, mut end) = (*master, false, None);
         loop {
             let broken = match conn.receive(buffer) {
                 Ok(0) => Cause::Broken("closed by the server".into()),
@@ -163,9 +163,9 @@ impl Lane {
                     let stop = replies.feed(&buffer[..n], |value| match self.links[i].reply(i, conn.id(), &value) {
                         Replied::Half => true,
                         Replied::Answer(op, answer) => {
-                            let sane = answer != Answer::Failed(Cause::Nonsense) || planted::on("used_after_nonsense");
+                            end = answer.ends_the_connection().cloned();
                             woken.threads.extend(self.deliver(i, &op, answer, now, mine));
-                            sane
+                            end.is_none() || planted::on("used_after_nonsense")
                         }
                         Replied::NoScript(op) => {
                             self.resend(op, i);
@@ -177,7 +177,7 @@ impl Lane {
                     match stop {
                         Stop::Hungry if n < buffer.len() => return resend,
                         Stop::Hungry => continue,
-                        Stop::Nonsense => Cause::Nonsense,
+                        Stop::Nonsense => end.unwrap_or(Cause::Nonsense),
                     }
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return resend,

@@ -2,7 +2,7 @@
 //! the longer runs of `fuzz/` share them.
 
 use redleash::protocol::command::Tell;
-use redleash::protocol::generation::{Deployment, Generation, valid_cluster};
+use redleash::protocol::generation::{Deployment, Generation, IDENTITY, nonce as ends, valid_cluster};
 use redleash::protocol::layout::{MAX_NAME, MAX_NAMESPACE, Namespace};
 use redleash::protocol::owner::{Holder, Owner, Token};
 use redleash::protocol::{Answer, Drift, Operation, Quorum};
@@ -171,7 +171,7 @@ pub(crate) fn values(bytes: &[u8]) {
 /// Any text as a generation: read without a panic, and what was read is what is written there.
 pub(crate) fn generations(text: &str) {
     let Some(read) = Generation::parse(text) else { return };
-    let rest = text.strip_prefix(&read.run_id).and_then(|rest| rest.strip_prefix(':')).unwrap();
+    let rest = text.strip_prefix(&read.identity).and_then(|rest| rest.strip_prefix(':')).unwrap();
     let (ready, rest) = rest.split_once(':').unwrap();
     assert_eq!(ready.parse(), Ok(read.ready_at_us));
     let nonce = rest.strip_prefix(&read.block).and_then(|rest| rest.strip_prefix(':')).unwrap();
@@ -180,13 +180,25 @@ pub(crate) fn generations(text: &str) {
 }
 
 /// A generation as the scripts write it: read as what it was made of.
-pub(crate) fn deployments(cluster: &str, lease: Duration, masters: usize, run_id: &str, ready_at_us: u64, nonce: u64) {
+pub(crate) fn deployments(
+    cluster: &str,
+    lease: Duration,
+    masters: usize,
+    identity: &str,
+    ready_at_us: u64,
+    nonce: u64,
+) {
     let quorum = Quorum::new(masters, 0).unwrap();
     let deployment = Deployment::new(cluster, quorum, lease, Drift::DEFAULT);
-    let text = format!("{run_id}:{ready_at_us}:{}:{nonce:016x}", deployment.block());
+    let text = format!("{identity}:{ready_at_us}:{}:{}", deployment.block(), ends(3, nonce));
     let read = Generation::parse(&text);
     if valid_cluster(cluster) {
-        let expected = Generation { run_id: run_id.into(), ready_at_us, block: deployment.block().into() };
+        let expected = Generation {
+            identity: identity.into(),
+            ready_at_us,
+            block: deployment.block().into(),
+            place: (identity.len() == IDENTITY).then_some(3),
+        };
         assert_eq!(read, Some(expected), "{text:?}");
     }
 }

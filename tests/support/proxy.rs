@@ -3,7 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -38,6 +38,8 @@ pub enum Fault {
 }
 
 struct Shared {
+    /// The port that new connections are passed to.
+    to: AtomicU16,
     fault: Mutex<Fault>,
     sockets: Mutex<Vec<TcpStream>>,
     stop: AtomicBool,
@@ -78,6 +80,7 @@ impl Proxy {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let shared = Arc::new(Shared {
+            to: AtomicU16::new(to),
             fault: Mutex::new(fault),
             sockets: Mutex::new(Vec::new()),
             stop: AtomicBool::new(false),
@@ -96,7 +99,7 @@ impl Proxy {
                     inner.misbehaved.fetch_add(1, Ordering::SeqCst);
                     continue; // which closes it
                 }
-                let Ok(server) = TcpStream::connect(("127.0.0.1", to)) else { continue };
+                let Ok(server) = TcpStream::connect(("127.0.0.1", inner.to.load(Ordering::SeqCst))) else { continue };
                 let _ = (client.set_nodelay(true), server.set_nodelay(true));
                 inner.sockets.lock().unwrap().extend([client.try_clone().unwrap(), server.try_clone().unwrap()]);
                 let (from, into) = (client.try_clone().unwrap(), server.try_clone().unwrap());
@@ -123,6 +126,11 @@ impl Proxy {
         if fault == Fault::Cut {
             self.shared.close_all();
         }
+    }
+
+    /// Passes new connections to another port, as a changed DNS entry does; those that are there stay where they lead.
+    pub fn point(&self, to: u16) {
+        self.shared.to.store(to, Ordering::SeqCst);
     }
 
     /// As it was before any fault; connections that a fault has spoilt are closed, as a restart would close them.

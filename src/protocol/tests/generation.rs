@@ -1,11 +1,13 @@
 use super::super::command::{Form, form};
-use super::super::generation::{Deployment, Generation, quarantine, valid_cluster};
+use super::super::generation::{
+    Deployment, Found, Generation, look_up_interval, nonce, of_another_set, quarantine, valid_cluster,
+};
 use super::super::validity::{Drift, until};
 use super::super::{Mono, Quorum};
 use super::ms;
 use std::time::Duration;
 
-const RUN: &str = "0123456789abcdef0123456789abcdef01234567";
+const RUN: &str = "0123456789abcdef01234567fedcba9876543210fedcba98";
 
 fn q3() -> Quorum {
     Quorum::new(3, 0).unwrap()
@@ -18,10 +20,12 @@ fn a_quarantine_outlasts_every_lease_at_every_drift() {
         for lease in [1, 99, 100, 1_000, 15_000, 60_000, 3_600_000, 86_400_000].map(ms) {
             // A client whose clock is slow by the drift sees only this much of the quarantine.
             let seen = drift.shorten(quarantine(lease, drift));
-            assert!(seen >= lease, "{ppm} ppm, {lease:?}");
+            // A server whose address has been given away votes until its clients look, and its last lease begins then.
+            let last = look_up_interval(lease);
+            assert!(seen >= lease + last && last >= lease / 4, "{ppm} ppm, {lease:?}");
             // And any client relies on a lease for less than that, whatever drift that client assumes.
             for theirs in [0, ppm].map(|p| Drift::from_ppm(p).unwrap()) {
-                assert!(until(Mono::ZERO, lease, theirs).since(Mono::ZERO) <= seen, "{ppm} ppm, {lease:?}");
+                assert!(until(Mono::ZERO.plus(last), lease, theirs).since(Mono::ZERO) <= seen, "{ppm} ppm, {lease:?}");
             }
         }
     }
@@ -38,7 +42,7 @@ fn a_quarantine_saturates_and_does_not_wrap() {
 #[test]
 fn the_quarantine_of_a_deployment_is_told_in_microseconds_rounded_up() {
     let deployment = Deployment::new("c", q3(), ms(60_000), Drift::DEFAULT);
-    assert_eq!(deployment.quarantine_us(), 61_210_000);
+    assert_eq!(deployment.quarantine_us(), 76_510_000);
     for nanos in [1, 999, 1_000, 1_001, 123_456_789] {
         let lease = Duration::from_nanos(nanos);
         let have = Deployment::new("c", q3(), lease, Drift::DEFAULT).quarantine_us();
@@ -77,11 +81,51 @@ fn a_cluster_id_cannot_break_the_generation_string() {
 
 #[test]
 fn a_generation_string_is_read_back() {
-    for run in [RUN, ""] {
-        let block = Deployment::new("eu.1", q3(), ms(60_000), Drift::DEFAULT).block().to_owned();
-        let text = format!("{run}:1795242595543000:{block}:00ff00ff00ff00ff");
+    let block = Deployment::new("eu.1", q3(), ms(60_000), Drift::DEFAULT).block().to_owned();
+    let read = |identity: &str, nonce: &str| {
+        let text = format!("{identity}:1795242595543000:{block}:{nonce}");
         let read = Generation::parse(&text).unwrap();
-        assert_eq!(read, Generation { run_id: run.into(), ready_at_us: 1_795_242_595_543_000, block });
+        let (identity, block) = (identity.to_string(), block.clone());
+        assert_eq!(read, Generation { identity, ready_at_us: 1_795_242_595_543_000, block, place: read.place });
+        read.place
+    };
+    for place in [0, 2, 31] {
+        assert_eq!(read(RUN, &nonce(place, 0xff)), Some(place));
+    }
+    // Of an older version.
+    for old in ["", &RUN[..40]] {
+        assert_eq!(read(old, "00ff00ff00ff00ff"), None);
+        assert_eq!(read(old, &nonce(1, 0xff)), None);
+    }
+    assert_eq!(read(RUN, "00ff00ff00ff00ff"), None);
+}
+
+#[test]
+fn the_same_masters_in_any_order_are_no_other_set() {
+    use Found::{Blank, Nobody, Place};
+    let fine = [
+        vec![Place(0), Place(1), Place(2)],
+        vec![Place(0), Blank, Place(2)],
+        vec![Blank, Blank, Blank],
+        vec![Nobody, Place(1), Blank],
+        // In another order, or their addresses were swapped.
+        vec![Place(1), Place(0), Place(2)],
+        vec![Place(2), Place(0), Place(1)],
+        vec![Place(2), Nobody, Place(0)],
+    ];
+    for found in fine {
+        assert_eq!(of_another_set(&found), None, "{found:?}");
+    }
+    let other = [
+        // The third of one set is the first of another, new one; and of one that is in use.
+        (vec![Place(2), Blank, Blank], (0, 2)),
+        (vec![Place(2), Place(1), Place(2)], (0, 2)),
+        (vec![Place(0), Place(0), Nobody], (1, 0)),
+        (vec![Place(0), Place(7), Place(2)], (1, 7)),
+        (vec![Blank, Place(2), Nobody], (1, 2)),
+    ];
+    for (found, sign) in other {
+        assert_eq!(of_another_set(&found), Some(sign), "{found:?}");
     }
 }
 

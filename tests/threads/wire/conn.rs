@@ -40,8 +40,12 @@ impl Conn {
         self.id
     }
 
-    pub(crate) fn run_id(&self) -> &str {
+    pub(crate) fn identity(&self) -> &str {
         ""
+    }
+
+    pub(crate) fn is_watched(&self) -> bool {
+        false
     }
 
     pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<usize> {

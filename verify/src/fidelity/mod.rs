@@ -36,6 +36,8 @@ enum Word {
     Text(Vec<u8>),
     /// The generation that the server has now; each side its own.
     Generation,
+    /// An identity that begins with this: the history is that of the real server, on both sides.
+    Identity(&'static str),
 }
 
 impl From<&str> for Word {
@@ -84,6 +86,7 @@ fn compare(options: &Options) -> io::Result<Option<String>> {
         lua,
         history: Vec::new(),
     };
+    both.simulated.replid = history(&both.real)?;
     let scripts = script::all();
     let mut rng = Rng::new(options.seed);
     let mut done = 0;
@@ -98,6 +101,13 @@ fn compare(options: &Options) -> io::Result<Option<String>> {
         }
     }
     Ok(None)
+}
+
+/// The replication id of a server.
+fn history(real: &Real) -> io::Result<String> {
+    let text = real.command(&["INFO", "replication"])?.text().unwrap_or_default();
+    let id = text.lines().find_map(|line| line.strip_prefix("master_replid:"));
+    id.map(|id| id.trim().to_string()).ok_or_else(|| io::Error::other("INFO shows no replication id"))
 }
 
 struct Both {
@@ -133,6 +143,7 @@ impl Both {
                     self.connection = None;
                     self.real.restart_empty()?;
                     self.simulated.restart(Default::default(), "0".into());
+                    self.simulated.replid = history(&self.real)?;
                 }
                 Operation::Command(words) => {
                     let theirs = self.resolve(words, true)?;
@@ -162,6 +173,7 @@ impl Both {
         for word in words {
             out.push(match word {
                 Word::Text(text) => text.clone(),
+                Word::Identity(run) => format!("{run:0<24}{:.24}", self.simulated.replid).into_bytes(),
                 Word::Generation => {
                     let get = vec![b"GET".to_vec(), b"rl:N".to_vec()];
                     let reply = if real { self.ask_real(&get)? } else { self.ask_simulated(&get) };

@@ -41,7 +41,11 @@ impl Script {
                 words.extend(["3", lock, "rl:F:{a}", "rl:R:{a}", "revoked|1", now].map(Word::from));
             }
             "blank" => words.extend(["1", "rl:N", rng.pick(&["f00d", "f00e"])].map(Word::from)),
-            "init" => words.extend(["1", "rl:N", "abc", "1000:sim:3:2", rng.pick(&["f00d", "f00e"])].map(Word::from)),
+            "init" => words.extend(["1", "rl:N"].map(Word::from).into_iter().chain([
+                Word::Identity("abc"),
+                "1000:sim:3:2".into(),
+                rng.pick(&["f00d", "f00e"]).into(),
+            ])),
             name => {
                 let more: &[&str] = match name {
                     "acquire" => &[WAITERS],
@@ -57,7 +61,12 @@ impl Script {
                     1 => "abc:1:1000:sim:3:2:junk".into(),
                     _ => Word::Generation,
                 });
-                words.push(rng.pick(&["", "abc", "abc", "abc", "def"]).into());
+                words.push(match rng.below(8) {
+                    0 => "abc".into(),                                              // of an older version
+                    1 => "abc000000000000000000000000000000000000000000000".into(), // another history
+                    2 => Word::Identity("def"),
+                    _ => Word::Identity("abc"),
+                });
                 words.push(rng.pick(&["1000:sim:3:2", "1000:sim:3:2", "1000:sim:3:2", "7:sim:3:2"]).into());
                 words.push(format!("{:016x}", rng.bits()).into());
                 // Nothing, a moment, an hour, and nothing to speak of.

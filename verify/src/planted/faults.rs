@@ -50,6 +50,8 @@ pub const FAULTS: &[Fault] = &[
     sim("quarantine_not_awaited", "a master that lost its memory votes at once"),
     sim("quarantine_halved", "a master that lost its memory votes too early"),
     sim("run_id_not_compared", "a restart from an old snapshot is not noticed"),
+    sim("history_not_compared", "a failover and back is not noticed by the connections that were there"),
+    sim("history_not_watched", "a generation is cached where it may come back with old data"),
     sim("extension_counted_in_quarantine", "an extension is counted by a master in quarantine"),
     sim("extension_shortens", "a late extension shortens the life of a key"),
     sim("revoked_key_is_deleted", "a forced release frees the lock at once"),

@@ -266,6 +266,8 @@ impl World<'_> {
         let mut heard = Vec::new();
         let sane = self.clients[c].talks[i].read(bytes, |h| heard.push(h));
         let mut resend = false;
+        let ends = |a: &Answer| a.ends_the_connection().is_some_and(|cause| *cause != Cause::Nonsense);
+        let ended = heard.iter().any(|h| matches!(h, Heard::Answer(_, answer) if ends(answer)));
         for h in heard {
             match h {
                 Heard::Answer(request, answer) => self.answered(c, i, &request, answer),
@@ -279,7 +281,10 @@ impl World<'_> {
         if resend {
             self.flush(c);
         }
-        if !sane {
+        if ended {
+            self.checks.count("connections that a failover ended");
+            self.disconnect(conn, false);
+        } else if !sane {
             self.violated(|| format!("master {i} gave an answer that makes no sense"));
         }
     }
@@ -312,13 +317,13 @@ impl World<'_> {
         if self.clients[c].conns[i].is_some() {
             return;
         }
-        let Some((conn, run_id)) = self.dial(c, i) else {
+        let Some((conn, (identity, replicated))) = self.dial(c, i) else {
             let again = self.rng.between(10, 250) * MS;
             return self.after(again, Event::Connect(c, i));
         };
         let now = self.mono(c);
         let client = &mut self.clients[c];
-        client.talks[i].connected(&run_id);
+        client.talks[i].connected(&identity, replicated);
         client.conns[i] = Some(conn);
         client.steadiness[i].0 = now;
         for orphan in client.orphans.iter_mut().filter(|o| o.master == i) {

@@ -28,6 +28,7 @@ impl Fault {
             Fault::ClockStep => "fault: clock stepped",
             Fault::Evict => "fault: key evicted",
             Fault::ResyncOwn => "fault: data of an old replica of its own",
+            Fault::FailBack => "fault: failed over and back",
             Fault::SlewBeyond => "fault: clock slewed beyond the drift",
             Fault::ForceRelease => "fault: released by force",
             Fault::ForceReleaseNow => "fault: deleted by force",
@@ -125,6 +126,13 @@ impl World<'_> {
                 }
                 if self.rng.chance(50) {
                     self.snapshot(liar);
+                }
+            }
+            Fault::FailBack => {
+                for server in self.struck(server) {
+                    let data = self.servers[server].copy.clone().unwrap_or_default();
+                    let replid = format!("{:016x}{:024x}", self.rng.bits(), 0);
+                    self.servers[server].fail_back(data, replid);
                 }
             }
             Fault::ForceRelease | Fault::ForceReleaseNow => self.force(client, fault == Fault::ForceReleaseNow),

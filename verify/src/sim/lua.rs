@@ -12,6 +12,8 @@ use std::rc::Rc;
 struct Scene {
     keys: Keyspace,
     now_us: i64,
+    /// The name of the server's history.
+    replid: String,
 }
 
 struct Script {
@@ -66,9 +68,16 @@ impl Interpreter {
         self.scripts.iter().position(|s| s.sha.as_bytes().eq_ignore_ascii_case(sha))
     }
 
-    /// Runs script `number` on `keys` at one moment of the server's clock.
-    pub fn run(&self, number: usize, names: &[&[u8]], args: &[&[u8]], keys: &mut Keyspace, now_us: i64) -> Reply {
-        *self.scene.borrow_mut() = Scene { keys: std::mem::take(keys), now_us };
+    /// Runs script `number` on `keys` at one moment of the server's clock, on a server with this replication id.
+    pub fn run(
+        &self,
+        number: usize,
+        names: &[&[u8]],
+        args: &[&[u8]],
+        keys: &mut Keyspace,
+        (now_us, replid): (i64, &str),
+    ) -> Reply {
+        *self.scene.borrow_mut() = Scene { keys: std::mem::take(keys), now_us, replid: replid.into() };
         let result = self.evaluate(&self.scripts[number].function, names, args);
         *keys = std::mem::take(&mut self.scene.borrow_mut().keys);
         match result {
@@ -124,6 +133,10 @@ fn call(lua: &Lua, scene: &RefCell<Scene>, args: &MultiValue, raises: bool) -> m
     }
     let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
     let scene = &mut *scene.borrow_mut();
+    if let [b"INFO", b"replication"] = *words {
+        let text = format!("# Replication\r\nrole:master\r\nmaster_replid:{}\r\n", scene.replid);
+        return value(lua, &Reply::Bulk(text.into_bytes()));
+    }
     match scene.keys.run(&words, scene.now_us) {
         Reply::Error(e) if raises => Err(mlua::Error::external(RedisError(e))),
         reply => value(lua, &reply),

@@ -48,6 +48,8 @@ pub(crate) enum Fault {
     Evict,
     /// A master takes over the data of an old replica of its own.
     ResyncOwn,
+    /// A master becomes a replica of an old replica of its own, and a master again.
+    FailBack,
     /// A master's clock runs at a rate beyond the drift.
     SlewBeyond,
     /// Somebody releases the lock by force; the key stays to the end of the lease.
@@ -58,7 +60,7 @@ pub(crate) enum Fault {
 
 impl Fault {
     /// All kinds.
-    pub(crate) const ALL: [Fault; 21] = [
+    pub(crate) const ALL: [Fault; 22] = [
         Fault::LostRequests,
         Fault::LostReplies,
         Fault::Break,
@@ -77,6 +79,7 @@ impl Fault {
         Fault::ClockStep,
         Fault::Evict,
         Fault::ResyncOwn,
+        Fault::FailBack,
         Fault::SlewBeyond,
         Fault::ForceRelease,
         Fault::ForceReleaseNow,
@@ -161,8 +164,8 @@ const MILD: [Fault; 11] = [
     Fault::ForceRelease,
 ];
 /// Faults that lose data where the quarantine notices it.
-const LOSSES: [Fault; 5] =
-    [Fault::RestartEmpty, Fault::RestartOld, Fault::RestartAll, Fault::Flush, Fault::ResyncForeign];
+const LOSSES: [Fault; 6] =
+    [Fault::RestartEmpty, Fault::RestartOld, Fault::RestartAll, Fault::Flush, Fault::ResyncForeign, Fault::FailBack];
 /// The faults of a storm, besides losses.
 const STORM: [Fault; 5] = [Fault::Partition, Fault::Break, Fault::Break, Fault::LostRequests, Fault::Pause];
 /// Faults that only a margin covers, on as many masters as it has.

@@ -14,6 +14,10 @@ pub struct Server {
     pub clock: Clock,
     /// The name of the process.
     pub run_id: String,
+    /// The name of its history: another one after it was a replica.
+    pub replid: String,
+    /// It has a replica, which may take its place.
+    pub replicated: bool,
     /// The scripts that it knows, as bits.
     scripts: u64,
     /// How many processes there have been: connections end with theirs.
@@ -34,7 +38,9 @@ impl Server {
         Server {
             keys: Keyspace::default(),
             clock,
+            replid: format!("{run_id:0<40}"),
             run_id,
+            replicated: false,
             scripts: 0,
             process: 0,
             up: true,
@@ -80,14 +86,26 @@ impl Server {
         let Some((number, [count, rest @ ..])) = script else { return Reply::error("ERR not one of our scripts") };
         let count = std::str::from_utf8(count).ok().and_then(|n| n.parse::<usize>().ok());
         match count.and_then(|count| rest.split_at_checked(count)) {
-            Some((names, args)) => lua.run(number, names, args, &mut self.keys, now_us),
+            Some((names, args)) => lua.run(number, names, args, &mut self.keys, (now_us, &self.replid)),
             None => Reply::error("ERR Number of keys can't be greater than number of args"),
         }
+    }
+
+    /// Who it is, as a handshake sees it.
+    pub fn identity(&self) -> String {
+        format!("{:0<24.24}{:0<24.24}", self.run_id, self.replid)
+    }
+
+    /// It was a replica with these data, and is a master again: the same process, and connections to it live on.
+    pub fn fail_back(&mut self, data: Keyspace, replid: String) {
+        self.keys = data;
+        self.replid = replid;
     }
 
     /// Ends the process and begins another one with these data.
     pub fn restart(&mut self, data: Keyspace, run_id: String) {
         self.keys = data;
+        self.replid = format!("{run_id:0<40}");
         self.run_id = run_id;
         self.scripts = 0;
         self.process += 1;

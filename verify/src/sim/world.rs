@@ -125,7 +125,9 @@ impl<'a> World<'a> {
             let clock = Clock::wall(rng.around(plan.server_offset), rng.around(plan.rate));
             Server::new(clock, format!("{:016x}{:023x}{i:x}", rng.bits(), 0))
         };
-        let servers = (0..count).map(|i| server(i, &mut rng)).collect();
+        let mut servers: Vec<Server> = (0..count).map(|i| server(i, &mut rng)).collect();
+        let replicated = plan.faults.iter().any(|(_, fault)| *fault == Fault::FailBack);
+        servers.iter_mut().for_each(|server| server.replicated = replicated);
         let namespace = Namespace::new("rl").unwrap_or_else(|_| unreachable!("a good namespace"));
         let name = |k: usize| namespace.keys(&format!("lock{k}")).unwrap_or_else(|_| unreachable!("a good name"));
         let keys = (0..plan.names).map(|k| Arc::new(name(k))).collect();
@@ -290,14 +292,16 @@ impl<'a> World<'a> {
         time
     }
 
-    /// A new connection from a client to the server behind a name, with the run id that its handshake has seen.
-    pub(crate) fn dial(&mut self, client: usize, name: usize) -> Option<(usize, String)> {
+    /// A new connection from a client to the server behind a name, with the identity that its handshake has seen, and whether
+    /// the server has replicas.
+    pub(crate) fn dial(&mut self, client: usize, name: usize) -> Option<(usize, (String, bool))> {
         let server = self.plan.servers[name];
-        let Server { up, process, run_id, stopped_until, .. } = &self.servers[server];
+        let there = &self.servers[server];
+        let Server { up, process, stopped_until, .. } = there;
         if !up || *stopped_until > self.now || self.cut.contains_key(&(client, name)) {
             return None;
         }
-        let (process, run_id) = (*process, run_id.clone());
+        let (process, seen) = (*process, (there.identity(), there.replicated));
         self.connections.push(Connection {
             client,
             name,
@@ -311,7 +315,7 @@ impl<'a> World<'a> {
             tail: None,
             received: Vec::new(),
         });
-        Some((self.connections.len() - 1, run_id))
+        Some((self.connections.len() - 1, seen))
     }
 
     /// Puts bytes on their way to a server, behind all that went before on this connection.
