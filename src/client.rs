@@ -61,12 +61,16 @@ impl Client {
     /// `max_lease`**. So it is refused unless all masters answer, none has a generation, and all are empty; each master is marked
     /// with the question, and settled only if nothing has happened to it since.
     ///
+    /// Several may run it at once: one settles the masters, the others wait for that (or finish it, if that one dies), at most 15 s.
+    /// Where all masters are settled by the same settings it changes nothing and says so ([`InitReport::already`]).
+    ///
     /// # Errors
     ///
-    /// [`Error::NotBlank`] if a master has been used before, [`Error::NoQuorum`] if not all of them answer.
+    /// [`Error::NotBlank`] if a master has been used before, or is empty beside others that are settled (it may have forgotten a
+    /// lease), [`Error::NoQuorum`] if not all of them answer.
     pub fn init(&self) -> Result<InitReport, Error> {
-        let tally = self.engine.init()?;
-        Ok(InitReport { tally, max_lease: self.engine.settings.max_lease })
+        let (tally, already) = self.engine.init()?;
+        Ok(InitReport { tally, already, max_lease: self.engine.settings.max_lease })
     }
 
     /// Takes over a lock that another process of this machine gave up with
@@ -80,7 +84,7 @@ impl Client {
     pub fn adopt(&self, handle: Handle) -> Result<LockGuard, Error> {
         let keys = self.engine.settings.namespace.keys(&handle.name);
         let keys = Arc::new(keys.map_err(|e| Error::config("name", e.to_string()))?);
-        let held = self.engine.adopt(&keys, &self.terms, handle.owner, handle.until, handle.fence)?;
+        let held = self.engine.adopt(&keys, &self.terms, handle.owner, handle.until)?;
         Ok(LockGuard::new(held))
     }
 
@@ -162,17 +166,22 @@ impl fmt::Debug for Client {
 pub struct InitReport {
     /// What every master said.
     pub tally: Tally,
+    /// The masters were settled by the same settings already, and nothing was changed.
+    pub already: bool,
     /// For how long no lease may have been held on these masters before.
     pub max_lease: Duration,
 }
 
 impl fmt::Display for InitReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let masters = self.tally.masters.len();
+        if self.already {
+            return write!(f, "{masters} masters are settled already, by the same settings; nothing was changed");
+        }
         write!(
             f,
             "{} masters settled; this assumes that no lease has been held on them for the last {:?}",
-            self.tally.masters.len(),
-            self.max_lease
+            masters, self.max_lease
         )
     }
 }
