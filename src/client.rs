@@ -310,8 +310,7 @@ impl ClientBuilder {
     }
 
     /// The name of the deployment, 1 to 64 of `A-Z a-z 0-9 . _ -`; clients with another one, another number of nodes or
-    /// another `max_lease` are refused by the masters: with the quarantine in every vote, without it when they connect.
-    /// Default: `default`.
+    /// another `max_lease` are refused by the masters, in every vote. Default: `default`.
     pub fn deployment(mut self, id: impl Into<String>) -> Self {
         self.deployment = id.into();
         self
@@ -378,7 +377,8 @@ impl ClientBuilder {
     }
 
     /// Whether a master that lost its memory casts no votes for `max_lease`. Default: yes for two nodes and more, no for
-    /// one, where it would only be an outage. Without it a restarted master can give a held lock to a second holder.
+    /// one, where it would only be an outage. Without it a restarted master can give a held lock to a second holder, and so can
+    /// one that was flushed. Where clients of the same settings with a quarantine have begun a generation, it binds this client too.
     pub fn quarantine(mut self, on: bool) -> Self {
         self.quarantine = Some(on);
         self

@@ -51,7 +51,7 @@ pub(crate) fn replies(bytes: &[u8], lengths: &[u8]) {
 pub(crate) fn operations() -> Vec<Operation> {
     let from = Arc::new(Owner::new(Token::from_bytes([1; 16]), &Arc::from("x"), 5));
     vec![
-        Operation::Acquire { px_ms: 5, full: true, fence: None, word: None },
+        Operation::Acquire { px_ms: 5, full: true, fence: false, word: None },
         Operation::Acquire { px_ms: 5, full: true, fence: true, word: None },
         Operation::Extend { px_ms: 5, recreate: true },
         Operation::ExtendMany { leases: Arc::new([]), recreate: true },
