@@ -1,4 +1,5 @@
 //! What a first user of the README stumbled over.
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 mod support;
 
