@@ -120,7 +120,12 @@ pub const FAULTS: &[Fault] = &[
         "first_user",
         "a_client_of_one_master_is_kept_out_by_an_init_that_comes_later",
     ),
-    sim("settled_beside_settled_ones", "an init settles a master that has forgotten, beside settled ones"),
+    test(
+        "settled_beside_settled_ones",
+        "an init settles a master that has forgotten, beside settled ones",
+        "wrong_masters",
+        "init_refuses_what_is_not_new",
+    ),
     test("fork_ignored", "a forked child uses the guard of its parent", "forks", FORKS),
 ];
 
