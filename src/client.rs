@@ -63,12 +63,16 @@ impl Client {
     /// `max_lease`**. So it is refused unless all masters answer, none has a generation, and all are empty; each master is marked
     /// with the question, and settled only if nothing has happened to it since.
     ///
+    /// Several may run it at once: one settles the masters, the others wait for that (or finish it, if that one dies), at most 15 s.
+    /// Where all masters are settled by the same settings it changes nothing and says so ([`InitReport::already`]).
+    ///
     /// # Errors
     ///
-    /// [`Error::NotBlank`] if a master has been used before, [`Error::NoQuorum`] if not all of them answer.
+    /// [`Error::NotBlank`] if a master has been used before, or is empty beside others that are settled (it may have forgotten a
+    /// lease), [`Error::NoQuorum`] if not all of them answer.
     pub fn init(&self) -> Result<InitReport, Error> {
-        let tally = self.engine.init()?;
-        Ok(InitReport { tally, max_lease: self.engine.settings.max_lease })
+        let (tally, already) = self.engine.init()?;
+        Ok(InitReport { tally, already, max_lease: self.engine.settings.max_lease })
     }
 
     /// Takes over a lock that another process of this machine gave up with
@@ -82,7 +86,7 @@ impl Client {
     pub fn adopt(&self, handle: Handle) -> Result<LockGuard, Error> {
         let keys = self.engine.settings.namespace.keys(&handle.name);
         let keys = Arc::new(keys.map_err(|e| Error::config("name", e.to_string()))?);
-        let held = self.engine.adopt(&keys, &self.terms, handle.owner, handle.until, handle.fence)?;
+        let held = self.engine.adopt(&keys, &self.terms, handle.owner, handle.until)?;
         Ok(LockGuard::new(held))
     }
 
@@ -164,17 +168,22 @@ impl fmt::Debug for Client {
 pub struct InitReport {
     /// What every master said.
     pub tally: Tally,
+    /// The masters were settled by the same settings already, and nothing was changed.
+    pub already: bool,
     /// For how long no lease may have been held on these masters before.
     pub max_lease: Duration,
 }
 
 impl fmt::Display for InitReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let masters = self.tally.masters.len();
+        if self.already {
+            return write!(f, "{masters} masters are settled already, by the same settings; nothing was changed");
+        }
         write!(
             f,
             "{} masters settled; this assumes that no lease has been held on them for the last {:?}",
-            self.tally.masters.len(),
-            self.max_lease
+            masters, self.max_lease
         )
     }
 }
@@ -307,8 +316,8 @@ impl ClientBuilder {
     }
 
     /// The name of the deployment, 1 to 64 of `A-Z a-z 0-9 . _ -`; clients with another one, another number of nodes or
-    /// another `max_lease` are refused by the masters when they connect, and with the quarantine in every vote. All clients of
-    /// a deployment name the same masters in the same order; a master belongs to one deployment.
+    /// another `max_lease` are refused by the masters when they connect, and in every vote. All clients of a deployment name
+    /// the same masters in the same order; a master belongs to one deployment.
     /// Default: `default`.
     pub fn deployment(mut self, id: impl Into<String>) -> Self {
         self.deployment = id.into();
@@ -376,7 +385,9 @@ impl ClientBuilder {
     }
 
     /// Whether a master that lost its memory casts no votes for a little more than `max_lease`. Default: yes for two nodes and
-    /// more, no for one, where it would only be an outage. Without it a restarted master can give a held lock to a second holder.
+    /// more, no for one, where it would only be an outage. Without it a restarted master can give a held lock to a second holder,
+    /// and so can one that was flushed. Where clients of the same settings with a quarantine have begun a generation, it binds
+    /// this client too.
     pub fn quarantine(mut self, on: bool) -> Self {
         self.quarantine = Some(on);
         self

@@ -56,6 +56,18 @@ impl Guarantees {
             no.push("a master that restarts without its keys or is flushed: the quarantine is off, so it may give a held lock to a \
                  second holder"
                 .to_string());
+            no.push(match n {
+                1 => "(fencing tokens) a restart without the counters while the master's clock is stepped back, or of a lock that is \
+                      granted more than 15 000 times a second: tokens may repeat"
+                    .to_string(),
+                _ => "(fencing tokens) masters that lose their counters: the quarantine is off, so tokens may go back".to_string(),
+            });
+        }
+        if s.quarantine {
+            no.push(format!(
+                "(fencing tokens) masters that lose their counters while their clocks are further apart than {:?}: tokens may go back",
+                s.max_lease
+            ));
         }
         let faults = "evict keys (set maxmemory-policy noeviction), step their clocks, or are changed by hand";
         match f {

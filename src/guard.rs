@@ -111,7 +111,9 @@ impl LockGuard {
     /// resource with every write, and have the resource refuse lower ones: `UPDATE ... WHERE fence <= ?`.
     ///
     /// Asked for once, by one round trip (two if the masters' counters disagree); remembered from then on, and known from
-    /// the start with [`Options::fenced`](crate::Options::fenced). Below 2^53, so exact in SQL, JSON and Lua.
+    /// the start with [`Options::fenced`](crate::Options::fenced). Below 2^53, so exact in SQL, JSON and Lua. Whoever adopts the lock
+    /// has a higher one. It goes on rising after masters have lost their counters if their clocks are no further apart than
+    /// `max_lease`; with one master without quarantine, if its clock is not stepped back.
     ///
     /// # Errors
     ///

@@ -12,27 +12,26 @@ use std::time::Duration;
 
 /// A held lock without a guard: what [`LockGuard::into_handle`](crate::LockGuard::into_handle) gives and
 /// [`Client::adopt`](crate::Client::adopt) takes, once, on the same machine, before the lease ends. Nobody renews it
-/// meanwhile. If nobody adopts it the lock is free when its ttl ends.
+/// meanwhile. A fencing token does not come with it: whoever adopts the lock and asks for one gets a higher one than all holders before. If nobody adopts it the lock is free when its ttl ends.
 pub struct Handle {
     pub(crate) name: String,
     pub(crate) owner: Arc<Owner>,
     pub(crate) until: Mono,
-    pub(crate) fence: Option<u64>,
     boot: String,
 }
 
-const VERSION: &str = "redleash1";
+const VERSION: &str = "redleash2";
 
 impl Handle {
     pub(crate) fn of(held: Arc<Held>) -> Result<Handle, Error> {
-        let (until, fence) = match held.hand_out() {
+        let until = match held.hand_out() {
             Ok(given) => given,
             Err(e) => {
                 leave(held);
                 return Err(e);
             }
         };
-        Ok(Handle { name: held.keys.name.to_string(), owner: held.owner.clone(), until, fence, boot: sys::boot_id() })
+        Ok(Handle { name: held.keys.name.to_string(), owner: held.owner.clone(), until, boot: sys::boot_id() })
     }
 
     /// The lock's name.
@@ -48,13 +47,11 @@ impl Handle {
     /// The handle as text, to be sent through a pipe or a file that others cannot read. **Whoever has this text can take
     /// the lock**: keep it out of logs and command lines.
     pub fn reveal(&self) -> String {
-        let fence = self.fence.unwrap_or(0);
         let (token, since) = (self.owner.secret_hex(), self.owner.since_ms());
         [
             VERSION,
             &self.boot,
             &self.until.nanos().to_string(),
-            &fence.to_string(),
             token,
             &since.to_string(),
             self.owner.label(),
@@ -71,8 +68,8 @@ impl Handle {
     /// nothing there. Always where the system does not tell one boot from another (all but Linux).
     pub fn parse(text: &str) -> Result<Handle, Error> {
         let malformed = || Error::config("handle", "it is not what Handle::reveal wrote");
-        let parts: Vec<&str> = text.splitn(8, '\n').collect();
-        let [VERSION, boot, until, fence, token, since, label, name] = parts.as_slice() else {
+        let parts: Vec<&str> = text.splitn(7, '\n').collect();
+        let [VERSION, boot, until, token, since, label, name] = parts.as_slice() else {
             return Err(malformed());
         };
         if boot.is_empty() || *boot != sys::boot_id() {
@@ -85,7 +82,6 @@ impl Handle {
             name: (*name).to_string(),
             owner: Arc::new(Owner::new(token, &label, number(since)?)),
             until: Mono::from_nanos(number(until)?),
-            fence: Some(number(fence)?).filter(|f| *f > 0),
             boot: (*boot).to_string(),
         })
     }

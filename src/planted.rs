@@ -40,9 +40,18 @@ const SCRIPTS: &[(&str, &str, &str)] = &[
         "if now < tonumber(ready) then return {-1, math.ceil((tonumber(ready) - now) / 1000)} end\n",
         "",
     ),
-    ("init_without_its_mark", "if g ~= 'init:' .. ARGV[3] or n ~= 1 then", "if n > 1 then"),
+    (
+        "init_without_its_mark",
+        "if g == 'init:' .. ARGV[1] .. ':' .. ARGV[2] and others == 0 then",
+        "if others == 0 then",
+    ),
     ("run_id_not_compared", "or run ~= ARGV[3]", ""),
-    ("history_not_compared", "  if changed() then return {-6} end\n", ""),
+    (
+        "history_not_compared",
+        "  if changed() then return {-6} end
+",
+        "",
+    ),
     ("quarantine_halved", "now + ARGV[6])", "now + ARGV[6] / 2)"),
     (
         "extension_counted_in_quarantine",
@@ -53,15 +62,16 @@ const SCRIPTS: &[(&str, &str, &str)] = &[
     ("extension_shortens", "elseif redis.call('PTTL', KEYS[1]) < tonumber(ARGV[7]) then", "else"),
     (
         "fence_without_own_value",
-        "refusal() or not_ours()\nif no then return no end\nlocal c = raise(ARGV[7])",
-        "refusal()\nif no then return no end\nlocal c = raise(ARGV[7])",
+        "refusal() or not_ours()\nif no then return no end\nlocal c = raise()",
+        "refusal()\nif no then return no end\nlocal c = raise()",
     ),
     (
         "fence_without_generation",
-        "refusal() or not_ours()\nif no then return no end\nlocal c = raise(ARGV[7])",
-        "not_ours()\nif no then return no end\nlocal c = raise(ARGV[7])",
+        "refusal() or not_ours()\nif no then return no end\nlocal c = raise()",
+        "not_ours()\nif no then return no end\nlocal c = raise()",
     ),
-    ("proposal_ignored", "or '0') + 64, p)", "or '0') + 64, 0)"),
+    ("clock_ignored", "or '0') + 64, now_us())", "or '0') + 64, 0)"),
+    ("quarantine_without_bound", " or ready - now > tonumber(ARGV[6])", ""),
     ("revoked_key_is_deleted", "redis.call('SET', KEYS[1], ARGV[1], 'KEEPTTL')", "redis.call('DEL', KEYS[1])"),
     (
         "adopted_from_anybody",

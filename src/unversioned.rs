@@ -13,11 +13,11 @@ use std::sync::Arc;
 
 /// Appends the plain commands of an acquire for each of `masters` masters.
 pub fn encode_acquire(keys: &Arc<Keys>, owner: &Arc<Owner>, px_ms: u64, masters: usize, out: &mut Vec<u8>) {
-    let operation = Operation::Acquire { px_ms, full: false, fence: None, word: None };
+    let operation = Operation::Acquire { px_ms, full: false, fence: false, word: None };
     let command = Command { keys: keys.clone(), owner: owner.clone(), operation, nonce: 0 };
     if let Some(packed) = Packed::of(&command) {
         for i in 0..masters {
-            packed.append(crate::protocol::command::Form::Pair, i, out);
+            packed.append(i, out);
         }
     }
 }
@@ -38,7 +38,7 @@ impl std::fmt::Debug for PairDecoder {
 impl PairDecoder {
     /// A decoder for `owner`'s attempt on a connection that has cached `settled`.
     pub fn new(keys: Arc<Keys>, owner: Arc<Owner>, settled: &[u8]) -> PairDecoder {
-        let operation = Operation::Acquire { px_ms: 0, full: false, fence: None, word: None };
+        let operation = Operation::Acquire { px_ms: 0, full: false, fence: false, word: None };
         let command = Command { keys, owner, operation, nonce: 0 };
         PairDecoder { command, settled: settled.to_vec(), replies: reply::Replies::new() }
     }
@@ -53,7 +53,7 @@ impl PairDecoder {
                 written.is_some()
             }
             Some(written) => {
-                answer = Some(decode::pair(command, 0, settled, written, &value).answer);
+                answer = Some(decode::pair(command, 0, Some(settled.as_slice()), written, &value).answer);
                 true
             }
         });
@@ -109,11 +109,6 @@ impl Reply {
     /// What it answers as the reply of `operation`'s script.
     pub fn of_script(&self, operation: &Operation) -> Answer {
         decode::script(operation, &self.0).answer
-    }
-
-    /// What it answers as the reply of a plain `SET NX PX`.
-    pub fn of_plain(&self) -> Answer {
-        decode::plain(&self.0).answer
     }
 }
 

@@ -10,7 +10,7 @@ mod support;
 use redleash::{Client, ClientBuilder, Error, Lease, Lock, LockGuard, Options};
 use std::time::{Duration, Instant};
 use support::servers::Cluster;
-use support::{builder, masters, occupy, pttl, secs, settled, vacate, value};
+use support::{GENERATION, builder, masters, occupy, pttl, secs, settled, vacate, value};
 
 fn fixed(client: &Client, ttl: Duration) -> Lock {
     client.lock("job").options(Options::new().lease(Lease::Fixed { ttl }))
@@ -146,4 +146,27 @@ fn a_quarantine_longer_than_the_patience_is_an_error_at_once() {
         other => panic!("{other:?}"),
     }
     assert!(error.to_string().contains("init"), "{error}");
+}
+
+/// A clock that was stepped back by an hour made a quarantine of an hour.
+#[test]
+fn a_quarantine_lasts_no_longer_than_a_whole_one_from_now() {
+    let Some(masters) = masters(3) else { return };
+    let short = |b: ClientBuilder| b.max_lease(secs(2)).ttl(secs(2));
+    drop(support::settle(short(builder(masters.urls()))));
+    for master in &*masters {
+        let generation = master.command(&["GET", GENERATION]).unwrap().text().unwrap();
+        let an_hour_later = |field: &str| match field.parse::<u64>() {
+            Ok(ready) if field.len() == 16 && ready > 0 => (ready + 3_600_000_000).to_string(),
+            _ => field.to_string(),
+        };
+        // The last field is the nonce.
+        let (fields, nonce) = generation.rsplit_once(':').unwrap();
+        let fields: Vec<String> = fields.split(':').map(an_hour_later).collect();
+        master.command(&["SET", GENERATION, &format!("{}:{nonce}", fields.join(":"))]).unwrap();
+    }
+    let client = another(&masters, short);
+    let refused = client.lock("job").try_acquire();
+    assert!(matches!(&refused, Err(Error::Quarantined { ready_in, .. }) if *ready_in < secs(3)), "{refused:?}");
+    drop(client.lock("job").try_acquire_for(support::SOON).unwrap().expect("it is over"));
 }

@@ -13,6 +13,19 @@ use support::proxy::{Fault, Proxy};
 use support::{builder, client, eventually, fence_key, lock_keys, masters, no_keys_left, secs, settle, settled};
 
 #[test]
+fn one_master_that_lost_its_counter_goes_on_by_its_clock() {
+    let Some(masters) = masters(1) else { return };
+    let client = client(&masters);
+    let mut last = 0;
+    for round in 0..20 {
+        let token = client.lock("x").fenced(round % 2 == 0).acquire().unwrap().fencing_token().unwrap();
+        assert!(token > last, "{round}: {token} after {last}");
+        last = token;
+        if round % 5 == 4 { masters[0].restart_empty().unwrap() } else { drop(masters[0].command(&["FLUSHALL"])) }
+    }
+}
+
+#[test]
 fn they_rise_over_three_hundred_grants() {
     let Some(masters) = masters(3) else { return };
     let clients = [settled(&masters), client(&masters)];

@@ -1,10 +1,11 @@
 //! What a first user of the README stumbled over.
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 mod support;
 
 use redleash::{Client, Error, Lease, Lost, Options, Reason};
 use std::time::Duration;
-use support::{builder, eventually, masters, ms, pttl, secs, settled};
+use support::{builder, eventually, masters, ms, pttl, secs, settle, settled};
 
 /// A client of one of the three masters got the lock that a client of all three got too: its plain votes do not ask for
 /// the deployment.
@@ -19,6 +20,66 @@ fn a_client_without_quarantine_is_kept_out_of_another_deployment() {
     // The same deployment, by somebody who knows what he does.
     let same = builder(masters.urls()).quarantine(false).build().unwrap();
     assert!(same.lock("x").try_acquire().unwrap().is_some());
+}
+
+/// What both of them lock: a client of the first master, and one of all three.
+fn one_beside_three(masters: &support::servers::Cluster) -> (Client, Client) {
+    let one = builder([masters[0].url()]).build().unwrap();
+    drop(one.lock("warm").acquire().unwrap());
+    support::no_keys_left(masters);
+    (one, settled(masters))
+}
+
+/// Its votes did not ask for the deployment, so it was compared when the client connected, and never again.
+#[test]
+fn a_client_of_one_master_is_kept_out_by_an_init_that_comes_later() {
+    let Some(masters) = masters(3) else { return };
+    let (one, three) = one_beside_three(&masters);
+    for name in ["x", "y"] {
+        let error = one.lock(name).try_acquire().unwrap_err();
+        assert!(error.to_string().contains("60000:default:3:2"), "{error:?}");
+    }
+    support::no_keys_left(&masters);
+    drop(three.lock("x").try_acquire().unwrap().expect("nothing is in the way"));
+}
+
+/// Right after a FLUSHALL nothing on the master tells that it belongs to others: until they come by. Then it is theirs.
+#[test]
+fn a_client_of_one_master_that_came_in_by_a_flush_is_put_out_when_the_others_come_by() {
+    let Some(masters) = masters(3) else { return };
+    let (one, three) = one_beside_three(&masters);
+    let theirs = three.lock("x").acquire().unwrap();
+    masters[0].command(&["FLUSHALL"]).unwrap();
+    let lease = Options::new().lease(Lease::Watchdog { ttl: ms(1_500) });
+    let stray = one.lock("x").options(lease).try_acquire().unwrap();
+    // They come by.
+    theirs.extend(secs(30)).unwrap();
+    if let Some(stray) = stray {
+        stray.lost().recv_timeout(secs(20)).unwrap();
+    }
+    for name in ["x", "y"] {
+        let error = one.lock(name).try_acquire().unwrap_err();
+        assert!(error.to_string().contains("60000:default:3:2"), "{error:?}");
+    }
+    theirs.verify().unwrap();
+}
+
+/// It was let in at once, beside a holder.
+#[test]
+fn a_client_without_quarantine_that_has_seen_a_generation_notices_its_loss() {
+    let Some(masters) = masters(3) else { return };
+    let three = settle(builder(masters.urls()).max_lease(secs(3)).ttl(secs(3)));
+    let loose = builder(masters.urls()).max_lease(secs(3)).ttl(secs(3)).quarantine(false).build().unwrap();
+    drop(loose.lock("y").acquire().unwrap());
+    let guard = three.lock("x").options(Options::new().lease(Lease::Fixed { ttl: secs(3) })).acquire().unwrap();
+    for master in &*masters {
+        master.command(&["FLUSHALL"]).unwrap();
+    }
+    let refused = loose.lock("x").try_acquire();
+    let after = loose.lock("x").acquire().unwrap();
+    assert!(matches!(refused, Err(Error::Quarantined { .. })), "{refused:?}");
+    assert!(guard.check().is_err(), "the lease was over before");
+    drop(after);
 }
 
 /// The renewal of a holder that was thought dead wrote the deleted key again.

@@ -9,7 +9,9 @@ mod support;
 
 use redleash::unversioned::scripts;
 use redleash::{Client, Error};
-use std::sync::Mutex;
+use std::sync::{Barrier, Mutex};
+use std::thread;
+use std::time::Instant;
 use support::servers::{Reply, Server};
 use support::{GENERATION, builder, client, eventually, masters, secs, settle, settled};
 
@@ -144,8 +146,17 @@ fn another_deployment() {
 fn init_refuses_what_is_not_new() {
     let Some(masters) = masters(3) else { return };
     let client = settled(&masters);
+    let again = client.init().unwrap();
+    assert!(again.already && again.tally.masters.len() == 3, "{again:?}");
+    assert!(again.to_string().contains("settled already"), "{again}");
+    let error = builder(masters.urls()).max_lease(secs(70)).build().unwrap().init().unwrap_err();
+    assert!(matches!(&error, Error::NotBlank(_)), "{error:?}");
+    // One of them forgot: a lease may rest on what it had said.
+    masters[1].command(&["FLUSHALL"]).unwrap();
     let error = client.init().unwrap_err();
-    assert!(matches!(&error, Error::NotBlank(tally) if tally.masters.len() == 3), "{error:?}");
+    assert!(matches!(&error, Error::NotBlank(_)), "{error:?}");
+    assert!(error.to_string().contains("is empty, and may have forgotten"), "{error}");
+    eventually("no mark is left there", || masters[1].command(&["GET", GENERATION]).unwrap().is_nil());
     drop(masters);
 
     let Some(masters) = support::masters(3) else { return };
@@ -175,25 +186,89 @@ fn an_init_settles_only_what_it_has_found_empty_and_nothing_has_happened_to_sinc
         let script = scripts().into_iter().find(|s| s.name == name).unwrap();
         master.command(&[&["EVAL", script.text, "1", GENERATION], args].concat()).unwrap()
     };
-    let blank = |nonce| eval("blank", &[nonce]) == Reply::Array(vec![Reply::Bulk(vec![]), Reply::Int(0)]);
-    let init = |nonce| eval("init", &["", "1000:c:1:1", nonce]) == Reply::Array(vec![Reply::Int(1)]);
-    assert!(!init("a"), "it was not asked whether it is empty");
+    let says =
+        |reply: Reply, generation: &str| matches!(&reply.items()[0], Reply::Bulk(g) if g == generation.as_bytes());
+    let mark = |nonce: &str| says(eval("blank", &["aa", nonce]), &format!("init:aa:{nonce}"));
+    let votes = |reply: Reply| reply.items()[2] == Reply::Int(1);
+    let init = |nonce: &str| votes(eval("init", &["aa", nonce, "1000:c:1:1", "1"]));
+    assert!(!init("a"), "it bears no mark");
+    assert!(says(eval("blank", &["aa", ""]), ""), "a look leaves none");
     // It forgot what it had voted since.
-    assert!(blank("a"));
+    assert!(mark("a"));
     master.command(&["FLUSHALL"]).unwrap();
     assert!(!init("a") && master.command(&["GET", GENERATION]).unwrap().is_nil());
-    // Another init came in between.
-    assert!(blank("a") && blank("b"));
-    assert!(!init("a") && init("b") && !blank("c") && !init("b"));
+    // Its process is another one, with data from before.
+    assert!(mark("a"));
+    assert!(!votes(eval("init", &["bb", "a", "1000:c:1:1", "1"])));
+    // Another init is there already; its mark is not taken back by this one.
+    assert!(!mark("b") && !init("b"));
+    eval("init", &["aa", "b", "1000:c:1:1", "0"]);
+    assert!(mark("a"));
+    eval("init", &["aa", "a", "1000:c:1:1", "0"]);
+    assert!(mark("b") && !init("a") && init("b") && !mark("c"));
+    assert!(init("b"), "it says that it is done");
     // A lock came in between, and one whose client asked for the generation.
     master.command(&["FLUSHALL"]).unwrap();
-    assert!(blank("a"));
+    assert!(mark("a"));
     master.command(&["SET", "rl:L:{x}", "somebody"]).unwrap();
-    assert!(!init("a") && !blank("b"));
+    assert!(!init("a"));
     master.command(&["DEL", "rl:L:{x}"]).unwrap();
     let error = builder(masters.urls()).outage_patience(secs(1)).build().unwrap().lock("x").acquire().unwrap_err();
     assert!(matches!(error, Error::Quarantined { .. }), "{error:?}");
     assert!(!init("a"));
+}
+
+/// Six that came at once replaced one another's marks, settled a master each, and then nobody could go on.
+#[test]
+fn of_many_inits_at_once_one_settles_the_masters_and_all_say_that_it_is_done() {
+    let Some(masters) = masters(3) else { return };
+    for round in 0..15 {
+        for master in &*masters {
+            master.command(&["FLUSHALL"]).unwrap();
+        }
+        let clients: Vec<Client> = (0..6).map(|_| client(&masters)).collect();
+        let start = Barrier::new(clients.len());
+        let reports: Vec<_> = thread::scope(|scope| {
+            let init = |client: &Client| {
+                start.wait();
+                client.init()
+            };
+            let threads: Vec<_> = clients.iter().map(|client| scope.spawn(move || init(client))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        for report in &reports {
+            assert!(report.is_ok(), "round {round}: {report:?}");
+        }
+        assert!(reports.iter().flatten().any(|report| !report.already), "round {round}: {reports:?}");
+        drop(clients[round % 6].lock("x").try_acquire().unwrap().expect("they vote at once"));
+    }
+}
+
+/// Its marks were in the way for a minute.
+#[test]
+fn an_init_that_dies_does_not_hinder_the_next_one() {
+    let Some(masters) = masters(3) else { return };
+    let run_id = |m: &Server| {
+        let info = m.command(&["INFO", "server"]).unwrap().text().unwrap();
+        info.lines().find_map(|l| l.strip_prefix("run_id:")).unwrap().to_string()
+    };
+    // It had marked all: the next one finishes what it began.
+    for (i, master) in masters.iter().enumerate() {
+        master
+            .command(&["SET", GENERATION, &format!("init:{}:{:016x}", run_id(master), 8 ^ i), "PX", "10000"])
+            .unwrap();
+    }
+    let begun = Instant::now();
+    assert!(!client(&masters).init().unwrap().already);
+    assert!(begun.elapsed() < secs(9), "it did not wait for the marks to expire");
+    let left = masters.iter().map(|m| m.command(&["GET", GENERATION]).unwrap().text().unwrap());
+    assert!(left.enumerate().all(|(i, g)| g.ends_with(&format!(":{:016x}", 8 ^ i))));
+    // It had marked one: the next one waits until that is over.
+    for master in &*masters {
+        master.command(&["FLUSHALL"]).unwrap();
+    }
+    masters[1].command(&["SET", GENERATION, &format!("init:{}:08", run_id(&masters[1])), "PX", "1500"]).unwrap();
+    assert!(!client(&masters).init().unwrap().already);
 }
 
 struct Warnings(Mutex<Vec<String>>);

@@ -171,8 +171,7 @@ fn attempt(
     // Only scripts may begin a generation, and they take the nonce.
     let (token, nonce) = entropy::token_and_nonce().map_err(Error::System)?;
     let owner = Arc::new(Owner::new(machine.token(token), &terms.label, wall_us / 1_000));
-    let fence = terms.fenced.then_some(wall_us);
-    let operation = Operation::Acquire { px_ms: terms.px_ms(terms.ttl), full, fence, word };
+    let operation = Operation::Acquire { px_ms: terms.px_ms(terms.ttl), full, fence: terms.fenced, word };
     let command = Command { keys: keys.clone(), owner: owner.clone(), operation, nonce };
     let round_limit = settings.round_limit(terms.ttl);
     let mut round = engine.round(command, clock::now().plus(round_limit).min(limit));

@@ -1,6 +1,7 @@
 //! What can go wrong, and what each master had to do with it.
 
 use crate::protocol::generation::{INIT_MARK, difference};
+use crate::protocol::init::Ground;
 use crate::protocol::round::Judgement;
 use crate::protocol::{Answer, Cause, Mono, Reason, Round};
 use std::fmt;
@@ -60,10 +61,14 @@ pub enum Said {
     Conflict(String),
     /// It belongs to another deployment: `max_lease_ms:deployment:nodes:quorum`.
     Mismatch(String),
+    /// It is settled by the same or other settings, and votes.
+    Settled,
     /// It is not new and empty: whether it has a generation, and its number of keys.
     NotEmpty(bool, u64),
-    /// It changed between the two questions of an init: another init came, or it forgot everything.
-    Changed,
+    /// It is empty, beside others that are not: it is new, or has forgotten everything.
+    Empty,
+    /// Another init is under way there.
+    Marked,
     /// It did not vote, for a reason that the next round finds out.
     NoVote,
     /// Nothing that counts, and why.
@@ -84,9 +89,9 @@ impl fmt::Display for Said {
             Said::NotEmpty(true, _) => write!(f, "has a generation already, so locks may have been held on it"),
             Said::NotEmpty(false, 1) => write!(f, "is not empty: 1 key"),
             Said::NotEmpty(false, keys) => write!(f, "is not empty: {keys} keys"),
-            Said::Changed => {
-                write!(f, "changed while it was settled (another init was at work, or it lost its memory): try again")
-            }
+            Said::Settled => write!(f, "is settled already"),
+            Said::Empty => write!(f, "is empty, and may have forgotten a lease"),
+            Said::Marked => write!(f, "is being settled by another init"),
             Said::NoVote => write!(f, "no vote: the key or the master's memory changed meanwhile"),
             Said::Failed(why) => write!(f, "{why}"),
         }
@@ -103,16 +108,11 @@ impl From<&Answer> for Said {
             Answer::Quarantined(d) => Said::Quarantined(*d),
             Answer::Conflict(kind) => Said::Conflict(kind.clone()),
             Answer::Mismatch(theirs) => Said::Mismatch(theirs.clone()),
-            Answer::Settled(found, keys) => match (found.as_deref(), *keys) {
-                (None, 0) => Said::Changed,
-                (Some(mark), keys) if mark.starts_with(INIT_MARK) => {
-                    if keys > 1 {
-                        Said::NotEmpty(false, keys - 1)
-                    } else {
-                        Said::Changed
-                    }
-                }
-                (found, keys) => Said::NotEmpty(found.is_some(), keys),
+            Answer::Ground(Ground { text, others, votes }) => match text.as_deref() {
+                _ if *votes => Said::Settled,
+                None if *others == 0 => Said::Empty,
+                Some(mark) if mark.starts_with(INIT_MARK) && *others == 0 => Said::Marked,
+                found => Said::NotEmpty(found.is_some_and(|g| !g.starts_with(INIT_MARK)), *others),
             },
             Answer::Failed(cause) => Said::Failed(cause.to_string()),
         }

@@ -40,7 +40,7 @@ pub(crate) fn settle(engine: &Engine, held: &Held, counters: &[Option<u64>], unt
 pub(crate) fn ask(engine: &Engine, held: &Held) -> Result<u64, Error> {
     let limit = engine.settings.round_limit(held.ttl());
     let until = held.until();
-    let mut round = engine.round(held.command(Operation::Fence(clock::wall_us())), clock::now().plus(limit).min(until));
+    let mut round = engine.round(held.command(Operation::Fence), clock::now().plus(limit).min(until));
     let (counters, reached, taken) = round.look(|a, _| (a.counters(), a.reached(), a.taken()));
     held.check()?;
     if taken {

@@ -558,10 +558,9 @@ impl Held {
         true
     }
 
-    /// Gives the lease up on our side without releasing it on the masters: somebody else adopts it, with the fencing token if it
-    /// is known, until the moment that is answered. A lost lease stays as it is. Waits for an extension under way until that has
-    /// ended.
-    pub(crate) fn hand_out(&self) -> Result<(Mono, Option<u64>), Error> {
+    /// Gives the lease up on our side without releasing it on the masters: somebody else adopts it until the moment that is
+    /// answered. A lost lease stays as it is. Waits for an extension under way until that has ended.
+    pub(crate) fn hand_out(&self) -> Result<Mono, Error> {
         if self.engine.is_forked() {
             return Err(Error::Lost(self.lost_by(Reason::Forked)));
         }
@@ -573,7 +572,7 @@ impl Held {
         if let State::Lost(reason) = gate.lease.state(now) {
             return Err(Error::Lost(self.lost_by(reason)));
         }
-        let given = (gate.lease.until(), gate.handover.token());
+        let until = gate.lease.until();
         gate.release(now);
         self.until.store(0, Ordering::Release);
         self.unplan(&mut gate);
@@ -582,7 +581,7 @@ impl Held {
         self.leave_place();
         let _callbacks = self.signal().end();
         self.engine.watchdogs.retire(self);
-        Ok(given)
+        Ok(until)
     }
 
     /// Takes back a grant that is not given to anybody.

@@ -7,6 +7,7 @@ use super::error::{Error, Tally};
 use super::held::Held;
 use super::rounds::Finished;
 use super::settings::Terms;
+use crate::protocol::init::{Ground, Init, Step};
 use crate::protocol::{Answer, Attempt, Command, Judgement, Keys, Mono, Operation, Owner, Token};
 use crate::sys::{clock, entropy};
 use crate::wire::op::Op;
@@ -16,6 +17,15 @@ use std::time::Duration;
 /// An owner for commands that are about nobody's value.
 fn nobody() -> Arc<Owner> {
     Arc::new(Owner::new(Token::from_bytes([0; 16]), &Arc::from(""), 0))
+}
+
+/// What an init has found, by master.
+fn found(op: &Op) -> Vec<Option<Ground>> {
+    let ground = |answer: &Option<(Answer, Mono)>| match answer {
+        Some((Answer::Ground(ground), _)) => Some(ground.clone()),
+        _ => None,
+    };
+    op.round.lock().answers().iter().map(ground).collect()
 }
 
 impl Engine {
@@ -40,37 +50,57 @@ impl Engine {
 
     /// Asks all masters; waits for each that is not known to be down.
     pub(crate) fn ask_all(&self, keys: Arc<Keys>, operation: Operation) -> Result<Finished, Error> {
-        self.ask_all_as(keys, operation, entropy::bits())
+        let limit = self.settings.master_limit(self.settings.ttl);
+        self.ask_all_as(keys, operation, entropy::bits(), limit)
     }
 
-    fn ask_all_as(&self, keys: Arc<Keys>, operation: Operation, nonce: u64) -> Result<Finished, Error> {
+    fn ask_all_as(
+        &self,
+        keys: Arc<Keys>,
+        operation: Operation,
+        nonce: u64,
+        limit: Duration,
+    ) -> Result<Finished, Error> {
         self.usable()?;
         self.freshen(self.lane(&keys), Mono::NEVER);
         let command = Command { keys, owner: nobody(), operation, nonce };
-        let limit = self.settings.master_limit(self.settings.ttl);
         Ok(self.round(command, clock::now().plus(limit)))
     }
 
-    /// Settles new and empty masters.
-    pub(crate) fn init(&self) -> Result<Tally, Error> {
+    /// Settles new and empty masters, or waits until others have; what they said last, and whether nothing was left to do.
+    pub(crate) fn init(&self) -> Result<(Tally, bool), Error> {
         let keys = Arc::new(self.settings.namespace.keys("-").map_err(|e| Error::config("namespace", e.to_string()))?);
-        // Of both rounds: what is begun in the second is what was found and marked in the first.
-        let nonce = entropy::bits();
-        let ask = |operation| {
-            let round = self.ask_all_as(keys.clone(), operation, nonce)?;
-            let tally = round.tally(self);
-            let round = round.op.round.lock();
-            let refused = round.answers().iter().flatten().any(|(a, _)| matches!(a, Answer::Settled(..)));
-            if round.yes() == self.masters.len() {
-                Ok(tally)
-            } else if refused {
-                Err(Error::NotBlank(tally))
-            } else {
-                Err(Error::NoQuorum(tally))
+        let mut init = Init::new(self.settings.deployment.block(), clock::now());
+        let (mut step, mut tally) = (Step::Look, None);
+        // It is rare, and a master that is given up too early fails all of it.
+        let limit = self.settings.master_limit(self.settings.ttl).max(Duration::from_secs(2));
+        loop {
+            let (operation, nonce) = match (step, tally) {
+                (Step::Look, _) => (Operation::Blank { mark: false }, 0),
+                (Step::Mark, _) => (Operation::Blank { mark: true }, entropy::bits()),
+                (Step::Settle(nonce), _) => (Operation::Init { settle: true }, nonce),
+                (Step::Pause(pause), _) => {
+                    self.progress.wait_until(clock::now().plus(pause), || self.is_closed());
+                    (Operation::Blank { mark: false }, 0)
+                }
+                (Step::Done { already }, Some(tally)) => return Ok((tally, already)),
+                (Step::Refused, Some(tally)) => return Err(Error::NotBlank(tally)),
+                (_, Some(tally)) => return Err(Error::NoQuorum(tally)),
+                (_, None) => return Err(Error::Closed),
+            };
+            if matches!(operation, Operation::Blank { mark: true }) {
+                init.marks(nonce);
             }
-        };
-        ask(Operation::Blank)?;
-        ask(Operation::Init)
+            let round = self.ask_all_as(keys.clone(), operation, nonce, limit)?;
+            let (taken_back, next) = init.after(&found(&round.op), clock::now(), entropy::bits());
+            if let Some(nonce) = taken_back {
+                let quorum = self.settings.quorum;
+                let operation = Operation::Init { settle: false };
+                let command = Command { keys: keys.clone(), owner: nobody(), operation, nonce };
+                self.lane(&command.keys).clone().post(Arc::new(Op::new(command, quorum, quorum.all(), false)));
+            }
+            (step, tally) = (next, Some(round.tally(self)));
+        }
     }
 
     /// Adopts the lease of `from`, which its owner has given up and which ends at `until_old`.
@@ -83,7 +113,6 @@ impl Engine {
         terms: &Arc<Terms>,
         from: Arc<Owner>,
         until_old: Mono,
-        fence: Option<u64>,
     ) -> Result<Arc<Held>, Error> {
         self.usable()?;
         let (token, nonce) = entropy::token_and_nonce().map_err(Error::System)?;
@@ -105,9 +134,6 @@ impl Engine {
                 if self.is_closed() {
                     held.abandon();
                     return Err(Error::Closed);
-                }
-                if let Some(token) = fence {
-                    held.remember_fence(token);
                 }
                 Ok(held)
             }

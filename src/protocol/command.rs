@@ -68,8 +68,8 @@ pub enum Operation {
         px_ms: u64,
         /// By the full script even where plain commands would do.
         full: bool,
-        /// Raise the fencing counter in the same script, with this proposal in microseconds since 1970.
-        fence: Option<u64>,
+        /// Raise the fencing counter in the same script.
+        fence: bool,
         /// If the lock is not granted, stand in the line of those who wait. By the script only.
         word: Option<Word>,
     },
@@ -101,8 +101,8 @@ pub enum Operation {
         /// Tell those who wait. Not for an attempt that is undone: it may have held nothing.
         tell: Option<Tell>,
     },
-    /// Raise the fencing counter while our key is there, with this proposal in microseconds since 1970.
-    Fence(u64),
+    /// Raise the fencing counter while our key is there.
+    Fence,
     /// Lift the fencing counter to at least this while our key is there.
     WriteBack(u64),
     /// Tell those who wait that the lock is free, if it still is; with the number under which the last holder has waited.
@@ -116,17 +116,21 @@ pub enum Operation {
         /// Delete the key instead: the next one is granted while the former holder may still rely on its lease.
         now: bool,
     },
-    /// Ask whether the master is new and empty, and mark it for the `Init` with the same nonce.
-    Blank,
+    /// Ask what stands on the master.
+    Blank {
+        /// If it is new and empty, mark it for the `Init` with the same nonce.
+        mark: bool,
+    },
     /// Begin a generation without quarantine on a master that is still marked for it.
-    Init,
+    Init {
+        /// Otherwise take the mark back.
+        settle: bool,
+    },
 }
 
 /// How an acquire asks one master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// `SET NX PX` alone: there is no quarantine.
-    Plain,
     /// `SET NX PX` and, behind it on the same connection, `MGET generation key`.
     Pair,
     /// The script.
@@ -152,13 +156,13 @@ impl Operation {
             Operation::Extend { .. } => 1,
             Operation::Adopt { .. } => 2,
             Operation::Release { .. } => 3,
-            Operation::Fence(_) => 4,
+            Operation::Fence => 4,
             Operation::WriteBack(_) => 5,
             Operation::Verify => 6,
             Operation::Status => 7,
             Operation::Revoke { .. } => 8,
-            Operation::Blank => 9,
-            Operation::Init => 10,
+            Operation::Blank { .. } => 9,
+            Operation::Init { .. } => 10,
             Operation::ExtendMany { .. } => 11,
             Operation::Tell(_) => 12,
         }
@@ -167,9 +171,11 @@ impl Operation {
     /// When a round of this operation is over.
     pub fn rule(&self) -> Rule {
         match self {
-            Operation::Status | Operation::Revoke { .. } | Operation::Blank | Operation::Init | Operation::Tell(_) => {
-                Rule::All
-            }
+            Operation::Status
+            | Operation::Revoke { .. }
+            | Operation::Blank { .. }
+            | Operation::Init { .. }
+            | Operation::Tell(_) => Rule::All,
             Operation::ExtendMany { .. } => Rule::QuorumOrAll,
             _ => Rule::Quorum,
         }
@@ -195,11 +201,8 @@ impl Operation {
 /// How an acquire is put to a connection that has (`settled`) or has not seen a settled generation.
 ///
 /// Proof obligation: plain commands are a vote only with a settled generation cached from the full script on this very
-/// connection (protocol-changes.md 1.1, rules 2 and 3); anything rare is the script.
+/// connection (protocol-changes.md 1.1, rules 2 and 3), or, without quarantine, where no generation stands; anything rare is the
+/// script.
 pub fn form(quarantine: bool, full: bool, fenced: bool, settled: bool) -> Form {
-    match (full || fenced, quarantine, settled) {
-        (false, false, _) => Form::Plain,
-        (false, true, true) => Form::Pair,
-        _ => Form::Script,
-    }
+    if full || fenced || (quarantine && !settled) { Form::Script } else { Form::Pair }
 }

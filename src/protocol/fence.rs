@@ -8,8 +8,6 @@ use crate::planted;
 pub const STEP: u64 = 64;
 /// Tokens stay below this, so that they are exact in SQL BIGINT, Lua and JSON (until the year 2255).
 pub const LIMIT: u64 = 1 << 53;
-/// A proposal is clamped by each master to its own clock give or take this many microseconds.
-pub const CLAMP_US: u64 = 15_000_000;
 
 /// What the counters of a round say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -61,6 +61,12 @@ pub fn nonce(i: usize, random: u64) -> String {
     format!("{i:02x}{random:016x}")
 }
 
+/// The random bits of what [`nonce`] made for node `i`; `None` if it made this for another node, or not at all.
+pub fn random_bits(nonce: &str, i: usize) -> Option<u64> {
+    let (place, random) = nonce.split_at_checked(2)?;
+    (random.len() == 16 && usize::from_str_radix(place, 16) == Ok(i)).then(|| u64::from_str_radix(random, 16).ok())?
+}
+
 /// What a client has found at the address of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {

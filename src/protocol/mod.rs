@@ -19,6 +19,7 @@ pub mod fence;
 pub mod generation;
 pub mod handover;
 pub mod health;
+pub mod init;
 pub mod layout;
 pub mod lease;
 pub mod owner;

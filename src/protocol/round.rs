@@ -1,6 +1,7 @@
 //! One command to every master, and what their answers decide.
 
 use super::generation::Generation;
+use super::init::Ground;
 use super::lease::Reason;
 use super::owner::Holder;
 use super::quorum::Quorum;
@@ -86,9 +87,8 @@ pub enum Answer {
     Many(Vec<Answer>),
     /// What a status query found.
     View(Box<MasterView>),
-    /// Asked whether it is new and empty, or to begin a generation: it is not, or not as it was. What stands for its
-    /// generation, and its number of keys.
-    Settled(Option<String>, u64),
+    /// What an init has found.
+    Ground(Ground),
     /// Nothing that counts.
     Failed(Cause),
 }

@@ -1,7 +1,7 @@
 -- acquire: writes our value if the key is absent. After generation.lua.
 -- KEYS: 5 the line of those who wait, as pass_on.lua has it.
--- ARGV: 7 life of the key in ms, 8 proposal for the fencing counter in us ('' = not asked for), 9 how long we stay in the
--- line, in ms, if the key is another's ('0' = we do not wait), 10 how long we have waited already in us, 11 for how long in us
+-- ARGV: 7 life of the key in ms, 8 '1' to raise the fencing counter, 9 how long we stay in the line, in ms, if the
+-- key is another's ('0' = we do not wait), 10 how long we have waited already in us, 11 for how long in us
 -- the key is left alone, though it is absent, since the turn of somebody in the line began (0 = not), 12 our number in the line.
 -- Reply: {1, generation to cache, counter or ''}, or as in generation.lua.
 local no = refusal()
@@ -35,8 +35,8 @@ end
 -- a moment, after which whoever was told has come or will not
 if refused then return {0, cur and redis.call('PTTL', KEYS[1]) or math.ceil(ARGV[11] / 1000)} end
 local c = ''
-if ARGV[8] ~= '' then
-  c = raise(ARGV[8])
+if ARGV[8] == '1' then
+  c = raise()
   if not c then return {-5} end
 end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[7])

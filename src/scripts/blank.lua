@@ -1,7 +1,9 @@
--- blank: is this master new and empty? If so, it is marked for the init that asks; the mark of another init is replaced.
--- KEYS: 1 generation. ARGV: 1 nonce. Reply: {'', 0} if it is, else {generation or '', number of keys}.
+-- blank: what stands on this master; if it is new and empty it is marked, if the init that asks wants that.
+-- KEYS: 1 generation. ARGV: 1 identity of this connection's server, 2 nonce of the mark ('' = only look).
+-- Reply: {generation, mark or '', number of other keys, 1 if the generation is of this server and votes, else 0}.
 local g = redis.call('GET', KEYS[1])
-local n = redis.call('DBSIZE')
-if n > 1 or n == 1 and not (g and string.match(g, '^init:')) then return {g or '', n} end
-redis.call('SET', KEYS[1], 'init:' .. ARGV[1], 'PX', 60000)
-return {'', 0}
+local others = redis.call('DBSIZE') - (g and 1 or 0)
+if not g and others == 0 and ARGV[2] ~= '' then
+  g = 'init:' .. ARGV[1] .. ':' .. ARGV[2]
+  redis.call('SET', KEYS[1], g, 'PX', 10000)
+end

@@ -1,8 +1,9 @@
 -- Put before every script whose answer is counted: may this master vote?
 -- KEYS: 1 lock, 2 fencing counter, 3 generation, 4 the value of a holder whose key was deleted by force.
--- ARGV: 1 our value on this master, 2 the settled generation cached by this connection ('' = none), 3 identity of this
--- connection's server as its handshake saw it: 24 digits of the run id and 24 of the replication id, 4 deployment
--- (max_lease_ms:cluster:N:q), 5 nonce for a generation begun here, 6 length of a quarantine in us ('0' = no quarantine).
+-- ARGV: 1 our value on this master, 2 the settled generation cached by this connection ('' = none; '-' = none, and a master
+-- without a generation may vote: a client without quarantine), 3 identity of this connection's server as its handshake saw it:
+-- 24 digits of the run id and 24 of the replication id, 4 deployment (max_lease_ms:cluster:N:q), 5 nonce for a generation begun
+-- here, 6 length of a quarantine in us.
 -- Replies of all scripts are {code, ...}: 1 yes, 0 held by another {ttl ms}, 2 absent, -1 in quarantine {ms},
 -- -2 the key has another type {type}, -4 another deployment {theirs}, -5 fencing counter at its limit, -6 this server has
 -- become a replica, or has been one, since the handshake: this connection is of no use any more.
@@ -19,18 +20,25 @@ local function changed()
 end
 -- nil if an answer of this script counts, else the reply that says why not
 local function refusal()
-  if ARGV[6] == '0' then return nil end
   local g = redis.call('GET', KEYS[3])
   if g and g == ARGV[2] then return nil end
+  local run, ready, block
+  if g then run, ready, block = string.match(g, '^(%x*):(%d+):(.+):%x+$') end
+  -- without quarantine: where no generation stands, or an init looks on, the master votes as it is; where one stands, its rules hold
+  if ARGV[2] == '-' and not run then
+    if g and string.sub(g, 1, 5) ~= 'init:' then return {-4, 'unknown'} end
+    settled = '-'
+    return nil
+  end
   -- before a generation is begun, and in every vote of a connection that caches none
   if changed() then return {-6} end
   local now = now_us()
-  local run, ready, block
-  if g then run, ready, block = string.match(g, '^(%x*):(%d+):(.+):%x+$') end
   -- another deployment first: a restart with its data must not be judged by our, maybe shorter, longest lease
   -- (an identity of another length: by an older version)
   if run and (block ~= ARGV[4] or #run ~= #ARGV[3]) then return {-4, block} end
-  if not run or run ~= ARGV[3] then
+  -- Proof obligation: a quarantine that ends later than a whole one from now (the clock was stepped back) may begin anew, although
+  -- that makes it shorter: the new one is a whole one, and covers every lease from before this moment.
+  if not run or run ~= ARGV[3] or ready - now > tonumber(ARGV[6]) then
     redis.call('SET', KEYS[3], ARGV[3] .. ':' .. string.format('%.0f', now + ARGV[6]) .. ':' .. ARGV[4] .. ':' .. ARGV[5])
     return {-1, math.ceil(ARGV[6] / 1000)}
   end
@@ -56,11 +64,9 @@ local function not_ours()
   if cur ~= ARGV[1] then return {0, redis.call('PTTL', KEYS[1])} end
   return nil
 end
--- raises the fencing counter by 64, at least to the proposal p clamped to this master's clock give or take 15 s
-local function raise(p)
-  local now = now_us()
-  p = math.min(math.max(tonumber(p), now - 15000000), now + 15000000)
-  local c = math.max(tonumber(redis.call('GET', KEYS[2]) or '0') + 64, p)
+-- raises the fencing counter by 64, at least to this master's clock in us
+local function raise()
+  local c = math.max(tonumber(redis.call('GET', KEYS[2]) or '0') + 64, now_us())
   if c > 9007199254740992 - 64 then return nil end
   local s = string.format('%.0f', c)
   redis.call('SET', KEYS[2], s, 'PX', 86400000)

@@ -19,7 +19,7 @@ pub(crate) fn now() -> Mono {
     Mono::from_nanos((t.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(t.tv_nsec as u64))
 }
 
-/// Microseconds since 1970 by the wall clock: for labels and as a proposal for fencing counters. No deadline rests on it.
+/// Microseconds since 1970 by the wall clock: for labels. No deadline rests on it.
 #[expect(clippy::disallowed_methods, reason = "the one reader of the wall clock")]
 pub(crate) fn wall_us() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_micros() as u64)

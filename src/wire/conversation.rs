@@ -13,11 +13,9 @@ use std::sync::Arc;
 /// What the next reply belongs to.
 #[derive(Debug)]
 pub(crate) enum Expect {
-    /// The reply to `SET NX PX` alone.
-    Plain,
-    /// Two replies, and the generation that this connection had cached when the pair was queued. Kept with the request:
-    /// a later one must not be compared in its place.
-    Pair { settled: Arc<[u8]>, written: Option<Written> },
+    /// Two replies, and the generation that this connection had cached when the pair was queued (without quarantine: if it had
+    /// seen one). Kept with the request: a later one must not be compared in its place.
+    Pair { settled: Option<Arc<[u8]>>, written: Option<Written> },
     /// The reply of a script sent by its digest (`true`) or in full.
     Script(bool),
 }
@@ -47,13 +45,21 @@ pub(crate) enum Replied {
 pub(crate) struct Conversation {
     pub(crate) fifo: VecDeque<Entry>,
     pub(crate) settled: Option<Arc<[u8]>>,
-    pub(crate) scripts_only: bool,
     /// No generation is cached, so that each vote is a script that asks the server for its history: this server has or had
     /// replicas, and may become one of them and a master again, with the data and the generation from before.
     pub(crate) watched: bool,
+    /// This user may not run the plain commands.
+    restricted: bool,
+    /// The master has said that it belongs to another deployment: nothing is written there to find out whether it still does.
+    foreign: bool,
 }
 
 impl Conversation {
+    /// Whether everything goes by script.
+    pub(crate) fn scripts_only(&self) -> bool {
+        self.restricted || self.foreign
+    }
+
     /// When the oldest unanswered request was sent.
     pub(crate) fn oldest(&self) -> Option<Mono> {
         self.fifo.front().map(|e| e.sent)
@@ -65,7 +71,7 @@ impl Conversation {
         if !planted::on("generation_inherited") {
             self.settled = None;
         }
-        self.scripts_only = false;
+        (self.restricted, self.foreign) = (false, false);
         std::mem::take(&mut self.fifo)
     }
 
@@ -83,8 +89,7 @@ impl Conversation {
         }
         let Some(Entry { op, expect, .. }) = self.fifo.pop_front() else { return Replied::Unasked };
         let decoded = match &expect {
-            Expect::Plain => decode::plain(value),
-            Expect::Pair { settled, written: Some(w) } => decode::pair(&op.command, i, settled, w, value),
+            Expect::Pair { settled, written: Some(w) } => decode::pair(&op.command, i, settled.as_deref(), w, value),
             Expect::Pair { written: None, .. } => Answer::Failed(Cause::Nonsense).into(),
             Expect::Script(true) if decode::is_noscript(value) => return Replied::NoScript(op),
             Expect::Script(_) => decode::script(&op.command.operation, value),
@@ -94,8 +99,10 @@ impl Conversation {
             Cache::Keep => {}
             Cache::Settle(_) if self.watched && !planted::on("history_not_watched") => {}
             Cache::Drop => self.settled = None,
-            Cache::Settle(generation) => self.settled = Some(generation),
-            Cache::ScriptsOnly => (self.settled, self.scripts_only) = (None, true),
+            Cache::Settle(generation) => (self.settled, self.foreign) = (Some(generation), false),
+            Cache::Absent => (self.settled, self.foreign) = (None, false),
+            Cache::Foreign => (self.settled, self.foreign) = (None, true),
+            Cache::ScriptsOnly => (self.settled, self.restricted) = (None, true),
         }
         Replied::Answer(op, answer)
     }
@@ -133,21 +140,12 @@ impl Outgoing {
         if let (Some(packed), false) = (&op.packed, resent) {
             if operation.is_release() {
                 if by_digest {
-                    packed.append(Form::Script, peer.index, &mut self.bytes);
+                    packed.append(peer.index, &mut self.bytes);
                     return Some(Expect::Script(true));
                 }
-            } else {
-                match (form(encoder.quarantine(), peer.scripts_only, false, peer.settled.is_some()), peer.settled) {
-                    (Form::Plain, _) => {
-                        packed.append(Form::Plain, peer.index, &mut self.bytes);
-                        return Some(Expect::Plain);
-                    }
-                    (Form::Pair, Some(settled)) => {
-                        packed.append(Form::Pair, peer.index, &mut self.bytes);
-                        return Some(Expect::Pair { settled: settled.clone(), written: None });
-                    }
-                    _ => {}
-                }
+            } else if form(encoder.quarantine(), peer.scripts_only, false, peer.settled.is_some()) == Form::Pair {
+                packed.append(peer.index, &mut self.bytes);
+                return Some(Expect::Pair { settled: peer.settled.cloned(), written: None });
             }
         }
         self.known |= script;

@@ -1,7 +1,9 @@
 //! Replies to answers.
 
+use super::encode::ABSENT;
 use crate::planted;
 use crate::protocol::generation::Generation;
+use crate::protocol::init::Ground;
 use crate::protocol::owner::Holder;
 use crate::protocol::{Answer, Cause, Command, MasterView, Operation};
 use redis::{ServerErrorKind, Value};
@@ -20,6 +22,10 @@ pub(crate) enum Cache {
     Keep,
     Drop,
     Settle(Arc<[u8]>),
+    /// The master has no generation and may vote without one.
+    Absent,
+    /// The master belongs to another deployment: scripts only, which write nothing there, until it does not any more.
+    Foreign,
     /// This user may not run the plain commands: scripts only, on this connection.
     ScriptsOnly,
 }
@@ -104,22 +110,12 @@ pub(crate) fn written(value: &Value) -> Option<Written> {
     }
 }
 
-/// The vote of `SET NX PX` alone.
-pub(crate) fn plain(value: &Value) -> Decoded {
-    match written(value) {
-        Some(Written::Yes) => Answer::Yes(None).into(),
-        Some(Written::No) => Answer::Held(None).into(),
-        Some(Written::Forbidden) => Decoded { answer: Answer::Unclear, cache: Cache::ScriptsOnly },
-        Some(Written::Error(cause)) => Decoded { answer: Answer::Failed(cause), cache: Cache::Drop },
-        None => NONSENSE.into(),
-    }
-}
-
-/// The vote of a pair on master `i`, whose connection had cached `settled` when the pair was queued.
+/// The vote of a pair on master `i`, whose connection had cached `settled` when the pair was queued; `None` without
+/// quarantine, where no generation had been seen.
 ///
-/// Proof obligation: a vote only if the write was done *and* the generation read behind it equals `settled` byte for byte
-/// *and* the key is ours. Anything else is no vote, and is not read again to rescue it.
-pub(crate) fn pair(command: &Command, i: usize, settled: &[u8], written: &Written, value: &Value) -> Decoded {
+/// Proof obligation: a vote only if the write was done *and* the generation read behind it equals `settled` byte for byte (or
+/// there is none, where none was seen) *and* the key is ours. Anything else is no vote, and is not read again to rescue it.
+pub(crate) fn pair(command: &Command, i: usize, settled: Option<&[u8]>, written: &Written, value: &Value) -> Decoded {
     let Value::Array(items) = value else {
         let cache = if is_forbidden(value) { Cache::ScriptsOnly } else { Cache::Drop };
         return match (value, written) {
@@ -134,9 +130,14 @@ pub(crate) fn pair(command: &Command, i: usize, settled: &[u8], written: &Writte
         };
     };
     let [generation, key] = items.as_slice() else { return NONSENSE.into() };
-    let same =
-        matches!(generation, Value::BulkString(g) if g.as_slice() == settled) || planted::on("read_not_compared");
-    let cache = if same { Cache::Keep } else { Cache::Drop };
+    let same = match (generation, settled) {
+        (Value::BulkString(g), Some(settled)) => g.as_slice() == settled || planted::on("read_not_compared"),
+        (Value::BulkString(_), None) => planted::on("appearance_not_noticed"),
+        (Value::Nil, None) => true,
+        _ => planted::on("read_not_compared"),
+    };
+    // A generation that is gone is remembered: the script takes its absence for a loss of memory, also without quarantine.
+    let cache = if same || *generation == Value::Nil { Cache::Keep } else { Cache::Drop };
     let ours = matches!(key, Value::BulkString(v) if command.owner.owns(i, v));
     let answer = match (written, key) {
         (Written::Forbidden, _) => return Decoded { answer: Answer::Unclear, cache: Cache::ScriptsOnly },
@@ -178,11 +179,10 @@ pub(crate) fn script(operation: &Operation, value: &Value) -> Decoded {
         (Operation::Tell(_), Value::Int(_)) => Some(Answer::Yes(None).into()),
         (Operation::Release { .. }, Value::Int(n)) => Some(released(*n).into()),
         (Operation::Status, Value::Array(items)) => view(items).map(|v| Answer::View(Box::new(v)).into()),
-        (Operation::Blank, Value::Array(items)) => blank(items, Answer::Yes(None)).map(Decoded::from),
-        (Operation::Init, Value::Array(items)) if items.len() == 2 => {
-            blank(items, Answer::Settled(None, 0)).map(Decoded::from)
+        (Operation::Blank { .. } | Operation::Init { .. }, Value::Array(items)) => {
+            ground(items).map(|g| Answer::Ground(g).into())
         }
-        (Operation::Release { .. } | Operation::Tell(_) | Operation::Status | Operation::Blank, _) => None,
+        (Operation::Release { .. } | Operation::Tell(_) | Operation::Status, _) => None,
         (_, Value::Array(items)) => vote(operation, items),
         _ => None,
     };
@@ -211,7 +211,7 @@ fn vote(operation: &Operation, items: &[Value]) -> Option<Decoded> {
         (-2, [kind]) => Answer::Conflict(text(Some(kind))?.to_string()),
         (-4, [theirs]) => {
             let answer = Answer::Mismatch(text(Some(theirs))?.to_string());
-            return Some(Decoded { answer, cache: Cache::Drop });
+            return Some(Decoded { answer, cache: Cache::Foreign });
         }
         (-5, []) => Answer::Failed(Cause::FenceRange),
         (-6, []) => Answer::Failed(Cause::Changed),
@@ -230,9 +230,8 @@ fn granted(operation: &Operation, rest: &[Value]) -> Option<Decoded> {
             let each = codes.iter().map(|code| renewed(int(Some(code))?)).collect::<Option<Vec<_>>>()?;
             return Some(Decoded { answer: Answer::Many(each), cache: settle(settled)? });
         }
-        (Operation::Init, []) => return Some(Answer::Yes(None).into()),
-        (Operation::Acquire { fence: None, .. }, [settled, none]) if text(Some(none)) == Some("") => (settled, None),
-        (Operation::Acquire { .. } | Operation::Fence(_) | Operation::WriteBack(_), [settled, counter]) => {
+        (Operation::Acquire { fence: false, .. }, [settled, none]) if text(Some(none)) == Some("") => (settled, None),
+        (Operation::Acquire { .. } | Operation::Fence | Operation::WriteBack(_), [settled, counter]) => {
             (settled, Some(text(Some(counter))?.parse().ok()?))
         }
         (Operation::Extend { .. } | Operation::Adopt { .. } | Operation::Verify, [settled]) => (settled, None),
@@ -241,10 +240,14 @@ fn granted(operation: &Operation, rest: &[Value]) -> Option<Decoded> {
     Some(Decoded { answer: Answer::Yes(counter), cache: settle(settled)? })
 }
 
-/// The generation that a yes comes with; empty if the one sent was it.
+/// The generation that a yes comes with; empty if the one sent was it, [`ABSENT`] if there is none.
 fn settle(value: &Value) -> Option<Cache> {
     let Value::BulkString(settled) = value else { return None };
-    Some(if settled.is_empty() { Cache::Keep } else { Cache::Settle(settled.as_slice().into()) })
+    Some(match settled.as_slice() {
+        [] => Cache::Keep,
+        ABSENT => Cache::Absent,
+        generation => Cache::Settle(generation.into()),
+    })
 }
 
 /// What was found for one of many leases.
@@ -258,11 +261,12 @@ fn renewed(code: i64) -> Option<Answer> {
     }
 }
 
-/// What was found on a master, and what it means if it is empty.
-fn blank(items: &[Value], empty: Answer) -> Option<Answer> {
-    let generation = Some(text(items.first())?).filter(|g| !g.is_empty()).map(String::from);
-    let keys = u64::try_from(int(items.get(1))?).ok()?;
-    Some(if generation.is_none() && keys == 0 { empty } else { Answer::Settled(generation, keys) })
+/// What an init has found on a master.
+fn ground(items: &[Value]) -> Option<Ground> {
+    let [found, others, votes] = items else { return None };
+    let found = Some(text(Some(found))?).filter(|g| !g.is_empty()).map(String::from);
+    let others = u64::try_from(int(Some(others))?).ok()?;
+    Some(Ground { text: found, others, votes: int(Some(votes))? == 1 })
 }
 
 fn view(items: &[Value]) -> Option<MasterView> {

@@ -33,25 +33,24 @@ pub(crate) struct Encoder {
 
 impl Encoder {
     pub(crate) fn new(deployment: Deployment, quarantine: bool) -> Encoder {
-        let us = if quarantine { deployment.quarantine_us() } else { 0 };
         Encoder {
+            quarantine_us: deployment.quarantine_us().to_string(),
             deployment,
             quarantine,
-            quarantine_us: us.to_string(),
             cmd: Cmd::new(),
             value: String::new(),
             other: String::new(),
         }
     }
 
-    /// Whether votes are checked against the generation.
+    /// Whether a master without a generation begins one, with a quarantine, before it votes.
     pub(crate) fn quarantine(&self) -> bool {
         self.quarantine
     }
 
     /// Appends the script of `command`, by digest or in full.
     pub(crate) fn script(&mut self, command: &Command, peer: &Peer<'_>, by_digest: bool, out: &mut Vec<u8>) {
-        let Encoder { cmd, value, other, deployment, quarantine_us, .. } = self;
+        let Encoder { cmd, value, other, deployment, quarantine_us, quarantine } = self;
         let (keys, script) = (&command.keys, SCRIPTS.of(&command.operation));
         cmd.clear();
         if by_digest {
@@ -79,13 +78,14 @@ impl Encoder {
                 cmd.arg(format!("{REVOKED}{:016x}", command.nonce));
                 cmd.arg(u8::from(*now));
             }
-            // Another mark for each master, so that one server under two names is not taken for two.
-            Operation::Blank => {
-                cmd.arg(1).arg(&keys.generation).arg(nonce(peer.index, command.nonce));
-            }
-            Operation::Init => {
+            Operation::Blank { mark: with } => {
                 cmd.arg(1).arg(&keys.generation).arg(peer.identity);
-                cmd.arg(deployment.block()).arg(nonce(peer.index, command.nonce));
+                // Another mark for each master, so that one server under two names is not taken for two.
+                cmd.arg(if *with { nonce(peer.index, command.nonce) } else { String::new() });
+            }
+            Operation::Init { settle } => {
+                cmd.arg(1).arg(&keys.generation).arg(peer.identity).arg(nonce(peer.index, command.nonce));
+                cmd.arg(deployment.block()).arg(u8::from(*settle));
             }
             voting => {
                 command.owner.write_value(peer.index, value);
@@ -98,18 +98,15 @@ impl Encoder {
                 };
                 cmd.arg(4 + more.len());
                 cmd.arg(&keys.lock).arg(&keys.fence).arg(&keys.generation).arg(&keys.revoked).arg(more);
-                cmd.arg(&*value).arg(peer.settled.map_or(&[][..], |g| g));
+                let none: &[u8] = if *quarantine { b"" } else { ABSENT };
+                cmd.arg(&*value).arg(peer.settled.map_or(none, |g| g));
                 cmd.arg(peer.identity)
                     .arg(deployment.block())
                     .arg(nonce(peer.index, command.nonce))
                     .arg(&*quarantine_us);
                 match voting {
                     Operation::Acquire { px_ms, fence, word, .. } => {
-                        cmd.arg(px_ms);
-                        match fence {
-                            Some(proposal) => cmd.arg(proposal),
-                            None => cmd.arg(""),
-                        };
+                        cmd.arg(px_ms).arg(u8::from(*fence));
                         cmd.arg(word.map_or(0, |w| w.ms)).arg(word.map_or(0, |w| w.waited_us));
                         let courtesy = if word.is_some_and(|w| w.courteous) { PATIENCE.as_micros() as u64 } else { 0 };
                         cmd.arg(courtesy).arg(word.map_or(0, |w| w.waiter));
@@ -128,7 +125,7 @@ impl Encoder {
                         from.write_value(peer.index, other);
                         cmd.arg(px_ms).arg(&*other);
                     }
-                    Operation::Fence(number) | Operation::WriteBack(number) => {
+                    Operation::WriteBack(number) => {
                         cmd.arg(number);
                     }
                     _ => {}
@@ -138,3 +135,6 @@ impl Encoder {
         cmd.write_packed_command(out);
     }
 }
+
+/// What stands for the generation of a master that has none and may vote without one.
+pub(super) const ABSENT: &[u8] = b"-";

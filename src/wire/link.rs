@@ -46,7 +46,7 @@ impl Link {
         Outlook {
             conn: inner.conn.clone(),
             settled: inner.said.settled.clone(),
-            scripts_only: inner.said.scripts_only,
+            scripts_only: inner.said.scripts_only(),
             condition,
         }
     }

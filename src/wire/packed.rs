@@ -1,7 +1,6 @@
 //! Plain commands, packed once by the thread that asks; the writer copies them and sets the master's index.
 
 use super::scripts::SCRIPTS;
-use crate::protocol::command::Form;
 use crate::protocol::owner::index_digit;
 use crate::protocol::time::millis_up;
 use crate::protocol::wakeup::MARK_MS;
@@ -11,8 +10,6 @@ use itoa::Buffer as Number;
 /// The bytes of a command that differ from master to master in the index of the value only.
 pub(crate) struct Packed {
     bytes: Vec<u8>,
-    /// Where `SET` ends and the read behind it begins.
-    plain: usize,
     /// Where the index of the master stands.
     index: usize,
 }
@@ -22,18 +19,17 @@ impl Packed {
     pub(crate) fn of(command: &Command) -> Option<Packed> {
         let (keys, value) = (&command.keys, command.owner.value(0));
         let mut bytes = Vec::with_capacity(384);
-        let (value_end, plain) = match &command.operation {
-            Operation::Acquire { px_ms, full: false, fence: None, .. } => {
+        let value_end = match &command.operation {
+            Operation::Acquire { px_ms, full: false, fence: false, .. } => {
                 begin(&mut bytes, 6);
                 arguments(&mut bytes, &["SET", &keys.lock, &value]);
                 let value_end = bytes.len();
                 arguments(&mut bytes, &["NX", "PX", Number::new().format(*px_ms)]);
-                let plain = bytes.len();
                 // Proof obligation: the read is behind the write on the same connection, so an unchanged generation
                 // means that nothing was lost before the write (protocol-changes.md 1.2).
                 begin(&mut bytes, 3);
                 arguments(&mut bytes, &["MGET", &keys.generation, &keys.lock]);
-                (value_end, plain)
+                value_end
             }
             Operation::Release { keep, tell } => {
                 let sha = &SCRIPTS.of(&command.operation).sha;
@@ -51,19 +47,18 @@ impl Packed {
                         Number::new().format(MARK_MS),
                     ],
                 );
-                (value_end, bytes.len())
+                value_end
             }
             _ => return None,
         };
         let value_at = value_end - "\r\n".len() - value.len();
-        Some(Packed { bytes, plain, index: value_at + command.owner.secret_hex().len() + "|".len() })
+        Some(Packed { bytes, index: value_at + command.owner.secret_hex().len() + "|".len() })
     }
 
     /// Appends the bytes for master `i`.
-    pub(crate) fn append(&self, form: Form, i: usize, out: &mut Vec<u8>) {
+    pub(crate) fn append(&self, i: usize, out: &mut Vec<u8>) {
         let at = out.len() + self.index;
-        let end = if form == Form::Plain { self.plain } else { self.bytes.len() };
-        out.extend_from_slice(&self.bytes[..end]);
+        out.extend_from_slice(&self.bytes);
         out[at] = index_digit(i);
     }
 }
@@ -104,9 +99,9 @@ mod tests {
     }
 
     /// Master 11's bytes, behind others.
-    fn packed(command: &Command, form: Form) -> String {
+    fn packed(command: &Command) -> String {
         let mut out = b"before".to_vec();
-        Packed::of(command).unwrap().append(form, 11, &mut out);
+        Packed::of(command).unwrap().append(11, &mut out);
         String::from_utf8(out).unwrap()
     }
 
@@ -118,14 +113,13 @@ mod tests {
 
     #[test]
     fn an_acquire_is_packed_as_the_library_packs_it() {
-        let acquire = command(Operation::Acquire { px_ms: 30_000, full: false, fence: None, word: None });
+        let acquire = command(Operation::Acquire { px_ms: 30_000, full: false, fence: false, word: None });
         let keys = &acquire.keys;
         let mut set = cmd("SET");
         set.arg(&keys.lock).arg(acquire.owner.value(11)).arg("NX").arg("PX").arg(30_000);
         let mut read = cmd("MGET");
         read.arg(&keys.generation).arg(&keys.lock);
-        assert_eq!(packed(&acquire, Form::Plain), by_the_library(&[&set]));
-        assert_eq!(packed(&acquire, Form::Pair), by_the_library(&[&set, &read]));
+        assert_eq!(packed(&acquire), by_the_library(&[&set, &read]));
     }
 
     #[test]
@@ -142,14 +136,14 @@ mod tests {
             script.arg(release.owner.value(11)).arg(keep.as_micros().div_ceil(1000) as u64);
             script.arg(tell.map_or("", |_| &keys.channel)).arg(u8::from(tell.is_some_and(|t| t.at_once)));
             script.arg(tell.map_or(0, |t| t.waiter)).arg(MARK_MS);
-            assert_eq!(packed(&release, Form::Script), by_the_library(&[&script]));
+            assert_eq!(packed(&release), by_the_library(&[&script]));
         }
     }
 
     #[test]
     fn what_depends_on_the_connection_is_not_packed() {
         assert!(Packed::of(&command(Operation::Verify)).is_none());
-        let full = Operation::Acquire { px_ms: 1, full: true, fence: None, word: None };
+        let full = Operation::Acquire { px_ms: 1, full: true, fence: false, word: None };
         assert!(Packed::of(&command(full)).is_none());
     }
 }

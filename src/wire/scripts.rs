@@ -55,8 +55,8 @@ pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
     tell: Script::new(concat!(include_str!("../scripts/tell.lua"), include_str!("../scripts/pass_on.lua"))),
     status: Script::new(include_str!("../scripts/status.lua")),
     revoke: Script::new(include_str!("../scripts/revoke.lua")),
-    blank: Script::new(include_str!("../scripts/blank.lua")),
-    init: Script::new(include_str!("../scripts/init.lua")),
+    blank: Script::new(concat!(include_str!("../scripts/blank.lua"), include_str!("../scripts/ground.lua"))),
+    init: Script::new(concat!(include_str!("../scripts/init.lua"), include_str!("../scripts/ground.lua"))),
 });
 
 impl Scripts {
@@ -68,14 +68,14 @@ impl Scripts {
             Operation::ExtendMany { .. } => &self.extend_many,
             Operation::Adopt { .. } => &self.adopt,
             Operation::Release { .. } => &self.release,
-            Operation::Fence(_) => &self.fence,
+            Operation::Fence => &self.fence,
             Operation::WriteBack(_) => &self.write_back,
             Operation::Verify => &self.verify,
             Operation::Tell(_) => &self.tell,
             Operation::Status => &self.status,
             Operation::Revoke { .. } => &self.revoke,
-            Operation::Blank => &self.blank,
-            Operation::Init => &self.init,
+            Operation::Blank { .. } => &self.blank,
+            Operation::Init { .. } => &self.init,
         }
     }
 

@@ -10,19 +10,19 @@ use std::sync::Arc;
 fn operations() -> Vec<Operation> {
     let from = Arc::new(Owner::new(Token::from_bytes([1; 16]), &Arc::from("x"), 5));
     vec![
-        Operation::Acquire { px_ms: 5, full: false, fence: None, word: None },
+        Operation::Acquire { px_ms: 5, full: false, fence: false, word: None },
         Operation::Extend { px_ms: 5, recreate: true },
         Operation::ExtendMany { leases: Arc::new([]), recreate: true },
         Operation::Adopt { from, px_ms: 5 },
         Operation::Release { keep: ms(0), tell: Some(Tell { waiter: 1, at_once: true }) },
-        Operation::Fence(7),
+        Operation::Fence,
         Operation::WriteBack(7),
         Operation::Verify,
         Operation::Tell(0),
         Operation::Status,
         Operation::Revoke { now: false },
-        Operation::Blank,
-        Operation::Init,
+        Operation::Blank { mark: true },
+        Operation::Init { settle: true },
     ]
 }
 
@@ -38,7 +38,11 @@ fn what_asks_each_master_for_itself_waits_for_all_and_what_votes_for_a_quorum() 
     for operation in operations() {
         let for_all = matches!(
             operation,
-            Operation::Status | Operation::Tell(_) | Operation::Revoke { .. } | Operation::Blank | Operation::Init
+            Operation::Status
+                | Operation::Tell(_)
+                | Operation::Revoke { .. }
+                | Operation::Blank { .. }
+                | Operation::Init { .. }
         );
         let rule = match operation {
             Operation::ExtendMany { .. } => Rule::QuorumOrAll,

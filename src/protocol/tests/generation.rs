@@ -166,9 +166,8 @@ fn plain_commands_vote_only_behind_a_settled_generation() {
     for bits in 0..16 {
         let [quarantine, full, fenced, settled] = [1, 2, 4, 8].map(|b| bits & b != 0);
         let want = match (full || fenced, quarantine, settled) {
-            (true, ..) | (false, true, false) => Form::Script,
-            (false, true, true) => Form::Pair,
-            (false, false, _) => Form::Plain,
+            (true, ..) | (_, true, false) => Form::Script,
+            _ => Form::Pair,
         };
         assert_eq!(form(quarantine, full, fenced, settled), want, "{bits:04b}");
     }

@@ -7,6 +7,7 @@ mod fence;
 mod generation;
 mod handover;
 mod health;
+mod init;
 mod lease;
 mod names;
 mod owner;

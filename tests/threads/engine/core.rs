@@ -209,7 +209,7 @@ impl Engine {
 
     /// A lease of `name` on these terms, granted just now.
     pub(crate) fn grant_on(self: &Arc<Self>, name: &str, terms: &Arc<Terms>) -> Arc<Held> {
-        let operation = Operation::Acquire { px_ms: terms.px_ms(TTL), full: false, fence: None, word: None };
+        let operation = Operation::Acquire { px_ms: terms.px_ms(TTL), full: false, fence: false, word: None };
         let command = self.command(name, operation);
         let (keys, owner) = (command.keys.clone(), command.owner.clone());
         let quorum = self.settings.quorum;

@@ -40,12 +40,15 @@ impl Script {
                 let now = rng.pick(&["0", "1"]);
                 words.extend(["3", lock, "rl:F:{a}", "rl:R:{a}", "revoked|1", now].map(Word::from));
             }
-            "blank" => words.extend(["1", "rl:N", rng.pick(&["f00d", "f00e"])].map(Word::from)),
-            "init" => words.extend(["1", "rl:N"].map(Word::from).into_iter().chain([
-                Word::Identity("abc"),
-                "1000:sim:3:2".into(),
-                rng.pick(&["f00d", "f00e"]).into(),
-            ])),
+            "blank" => {
+                let nonce = rng.pick(&["", "f00d", "f00e"]);
+                words.extend(["1".into(), "rl:N".into(), Word::Identity("abc"), nonce.into()]);
+            }
+            "init" => {
+                let (nonce, settle) = (rng.pick(&["f00d", "f00e"]), rng.pick(&["0", "1", "1"]));
+                words.extend(["1".into(), "rl:N".into(), Word::Identity("abc")]);
+                words.extend([nonce, "1000:sim:3:2", settle].map(Word::from));
+            }
             name => {
                 let more: &[&str] = match name {
                     "acquire" => &[WAITERS],
@@ -56,8 +59,9 @@ impl Script {
                 words.extend([lock, "rl:F:{a}", "rl:N", "rl:R:{a}"].map(Word::from));
                 words.extend(more.iter().map(|key| Word::from(*key)));
                 words.push(value.into());
-                words.push(match rng.below(3) {
+                words.push(match rng.below(4) {
                     0 => "".into(),
+                    3 => "-".into(),
                     1 => "abc:1:1000:sim:3:2:junk".into(),
                     _ => Word::Generation,
                 });
@@ -69,8 +73,8 @@ impl Script {
                 });
                 words.push(rng.pick(&["1000:sim:3:2", "1000:sim:3:2", "1000:sim:3:2", "7:sim:3:2"]).into());
                 words.push(format!("{:016x}", rng.bits()).into());
-                // Nothing, a moment, an hour, and nothing to speak of.
-                words.push(rng.pick(&["0", "3600000000", "-20000000", "-20000000"]).into());
+                // An hour, and one that is over.
+                words.push(rng.pick(&["3600000000", "-20000000", "-20000000"]).into());
                 let number = match rng.below(4) {
                     0 => "9007199254740991".to_string(),
                     1 => "5".to_string(),
@@ -80,7 +84,7 @@ impl Script {
                 match name {
                     "acquire" => {
                         words.push(px.into());
-                        words.push(if rng.chance(50) { "".into() } else { number.into() });
+                        words.push(rng.pick(&["0", "1"]).into());
                         words.push(rng.pick(&["0", "80000"]).into());
                         words.push(rng.pick(&["0", "7000000", "9007199254740991"]).into());
                         words.push(rng.pick(&["0", "60000000"]).into());
@@ -91,7 +95,7 @@ impl Script {
                     }
                     "extend" => words.extend([px, rng.pick(&["0", "1"])].map(Word::from)),
                     "adopt" => words.extend([px, rng.pick(&["v1", "v2"])].map(Word::from)),
-                    "fence" | "write_back" => words.push(number.into()),
+                    "write_back" => words.push(number.into()),
                     _ => {}
                 }
             }

@@ -2,7 +2,7 @@
 
 use super::config::{Config, Fencing, Network};
 use super::rules::{Promise, Rule};
-use super::server::{proposal, server_of};
+use super::server::{asked, server_of};
 use super::state::{Client, Command, Extension, Kind, Link, MASTERS, Phase, Question, State};
 use redleash::protocol::fence::{Rank, rank};
 use redleash::protocol::quorum::Quorum;
@@ -41,11 +41,11 @@ pub fn begin(config: &Config, state: &mut State, c: usize) {
     (client.phase, client.start) = (Phase::Acquiring, now);
     let attempt = client.attempt;
     let plain = config.network == Network::Connections && config.fencing[c] != Fencing::Folded;
-    let asked = if config.fencing[c] == Fencing::Folded { proposal(config, now, config.ahead[c]) } else { 0 };
+    let told = if config.fencing[c] == Fencing::Folded { asked(config, now, config.ahead[c]) } else { 0 };
     send(config, state, c, |link| {
         let set = Some(Command::new(Kind::Set, attempt, 0));
         if !plain || (link.cached == 0 && config.quarantine > 0) {
-            return [Some(Command::new(Kind::Acquire, attempt, asked)), None];
+            return [Some(Command::new(Kind::Acquire, attempt, told)), None];
         }
         if config.quarantine == 0 || !config.keeps(Rule::ReadGeneration) {
             return [set, None];
@@ -165,11 +165,11 @@ pub fn may_ask(config: &Config, state: &State, c: usize) -> bool {
 
 /// Asks for a token.
 pub fn ask(config: &Config, state: &mut State, c: usize) {
-    let asked = proposal(config, state.now, config.ahead[c]);
+    let told = asked(config, state.now, config.ahead[c]);
     let client = &mut state.clients[c];
     (client.question, client.asker) = (Question::Asked, client.hold);
     let attempt = client.attempt;
-    send_one(config, state, c, Command::new(Kind::Fence, attempt, asked));
+    send_one(config, state, c, Command::new(Kind::Fence, attempt, told));
 }
 
 /// Whether the answers to the question are enough, before the deadline.

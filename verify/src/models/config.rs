@@ -126,12 +126,10 @@ pub struct Config {
     pub fencing: [Fencing; CLIENTS],
     /// By how much a counter is raised.
     pub step: u8,
-    /// The proposals: units of a counter per tick of a client's clock; 0 is no proposal.
+    /// Units of a counter per tick of a clock; 0: counters follow no clock.
     pub clock: u8,
-    /// How much each client's clock is ahead, in ticks.
+    /// How much each client's clock is ahead, in ticks; without [`Rule::FenceOwnClock`] the counters follow it.
     pub ahead: [u8; CLIENTS],
-    /// How far a proposal may be from the master's clock, in ticks; without [`Rule::FenceClamp`] it may be any.
-    pub clamp: u8,
     /// The largest number of hand-overs inside a client.
     pub hand_overs: u8,
 }
@@ -169,7 +167,6 @@ impl Config {
         step: 1,
         clock: 0,
         ahead: [0, 0],
-        clamp: u8::MAX,
         hand_overs: 0,
     };
 

@@ -30,7 +30,7 @@ const FENCED: Config = Config {
     ..Config::BASE
 };
 const FOLDED: Config = Config { fencing: [Fencing::OnDemand, Fencing::Folded], ..FENCED };
-/// One loss of counters; proposals of four per tick, longer quarantine than leases, A's clock three ticks ahead and clamped.
+/// One loss of counters; they follow a clock by four per tick; longer quarantine than leases, A's own clock three ticks ahead.
 const FENCED_LOSS: Config = Config {
     faults: 1,
     kinds: &[Fault::Flush],
@@ -39,7 +39,6 @@ const FENCED_LOSS: Config = Config {
     quarantine: 3,
     clock: 4,
     ahead: [3, 0],
-    clamp: 1,
     horizon: 4,
     releases: false,
     earliest: [0, 1],
@@ -287,7 +286,7 @@ fn fencing() -> Vec<Config> {
             Config { name: "fence-maximum", fencing: [Fencing::Folded; 2], attempts: [2, 1], horizon: 1, ..FENCED },
         ),
         without(&[Rule::FenceClock], TokenOrder, Config { name: "fence-no-clock", ..BOTH_FOLDED }),
-        without(&[Rule::FenceClamp], TokenOrder, Config { name: "fence-unclamped", ..BOTH_FOLDED }),
+        without(&[Rule::FenceOwnClock], TokenOrder, Config { name: "fence-clients-clock", ..BOTH_FOLDED }),
     ]
 }
 

@@ -56,11 +56,10 @@ pub enum Rule {
     FenceDeadline,
     /// The token is the `r`-th largest counter, `r = q + v - N - f`, and a quorum holds it before it is used.
     FenceRank,
-    /// Counters are raised at least to a clock, so that they go on rising after a loss: to the client's, clamped to the
-    /// master's. Left out, both clocks are (the clamp alone would lift the counters to the master's).
+    /// Counters are raised at least to a clock, so that they go on rising after a loss.
     FenceClock,
-    /// Each master clamps that clock to its own, so that a client's wrong clock does not matter.
-    FenceClamp,
+    /// That clock is the master's own, so that a client's wrong clock does not matter.
+    FenceOwnClock,
     /// A lease is handed over inside a process only while it is held and its last renewal was good.
     HandOverHeldOnly,
     /// The first guard is marked not held before the second one exists.
@@ -99,7 +98,7 @@ impl Rule {
         Rule::FenceDeadline,
         Rule::FenceRank,
         Rule::FenceClock,
-        Rule::FenceClamp,
+        Rule::FenceOwnClock,
         Rule::HandOverHeldOnly,
         Rule::HandOverMarksFirst,
         Rule::HandOverBeforeRelease,

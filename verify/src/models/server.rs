@@ -59,7 +59,7 @@ pub fn execute(config: &Config, state: &mut State, c: usize, n: usize, command: 
         Kind::Acquire => acquire(config, server, ours, now, command.argument),
         Kind::Extend => extend(config, server, ours, now, config.lives[usize::from(command.argument) - 1]),
         Kind::Fence => raise_if_ours(config, server, ours, now, |counter| {
-            (counter + config.step).max(clamped(config, now, command.argument))
+            (counter + config.step).max(clock(config, now, command.argument))
         }),
         Kind::WriteBack => raise_if_ours(config, server, ours, now, |counter| counter.max(command.argument)),
         Kind::Release if server.key == Some(ours) => {
@@ -129,9 +129,9 @@ fn read(server: &Server, ours: Value, expected: u8, config: &Config) -> Outcome 
 }
 
 /// `acquire.lua`. Our own value is a refusal too, as in the script.
-fn acquire(config: &Config, server: &mut Server, ours: Value, now: u8, proposal: u8) -> Outcome {
+fn acquire(config: &Config, server: &mut Server, ours: Value, now: u8, asked: u8) -> Outcome {
     if !may_vote(config, server, now) {
-        if config.uncounted_writes && proposal == 0 && server.key.is_none() {
+        if config.uncounted_writes && asked == 0 && server.key.is_none() {
             write(server, ours, now + config.ttl);
             return Outcome::Stale;
         }
@@ -141,10 +141,10 @@ fn acquire(config: &Config, server: &mut Server, ours: Value, now: u8, proposal:
         return Outcome::Taken;
     }
     write(server, ours, now + config.ttl);
-    if proposal == 0 {
+    if asked == 0 {
         return Outcome::Vote;
     }
-    server.counter = (server.counter + config.step).max(clamped(config, now, proposal));
+    server.counter = (server.counter + config.step).max(clock(config, now, asked));
     Outcome::Counter(server.counter)
 }
 
@@ -176,19 +176,15 @@ fn raise_if_ours(config: &Config, server: &mut Server, ours: Value, now: u8, rai
     Outcome::Counter(server.counter)
 }
 
-/// The proposal of a client whose clock is `ahead` ticks ahead.
-pub fn proposal(config: &Config, now: u8, ahead: u8) -> u8 {
-    let clock = if config.keeps(Rule::FenceClock) { config.clock } else { 0 };
-    (now + ahead) * clock + 1
+/// What a client whose clock is `ahead` ticks ahead says when it asks for a token: nothing, or its clock.
+pub fn asked(config: &Config, now: u8, ahead: u8) -> u8 {
+    if config.keeps(Rule::FenceOwnClock) { 1 } else { (now + ahead) * config.clock + 1 }
 }
 
-fn clamped(config: &Config, now: u8, proposal: u8) -> u8 {
-    let no_clock = config.clock == 0 || !config.keeps(Rule::FenceClock);
-    if no_clock || config.clamp == u8::MAX || !config.keeps(Rule::FenceClamp) {
-        return proposal;
-    }
-    let at = |tick: u8| tick * config.clock + 1;
-    proposal.clamp(at(now.saturating_sub(config.clamp)), at(now + config.clamp))
+/// What a counter is raised to at least.
+fn clock(config: &Config, now: u8, asked: u8) -> u8 {
+    let clock = if config.keeps(Rule::FenceClock) { config.clock } else { 0 };
+    if config.keeps(Rule::FenceOwnClock) { now * clock + 1 } else { asked }
 }
 
 /// What becomes of the generation that the connection has cached: a script's yes or no tells a settled one, a failed

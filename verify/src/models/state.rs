@@ -202,11 +202,11 @@ pub enum Kind {
     Set,
     /// `MGET generation key`, the second half; the argument is the generation that the connection had cached.
     Read,
-    /// The acquire script; the argument is the proposal for the counter (0: no token).
+    /// The acquire script; the argument is 0 if no token is asked for.
     Acquire,
     /// The extend script; the argument is the number of the extension.
     Extend,
-    /// The fence script; the argument is the proposal.
+    /// The fence script; the argument is not 0.
     Fence,
     /// The write-back script; the argument is the token.
     WriteBack,

@@ -61,7 +61,8 @@ pub const FAULTS: &[Fault] = &[
     sim("token_after_the_end", "a token counts after the lease has ended"),
     sim("fence_without_own_value", "a counter is raised for whoever asks"),
     sim("fence_without_generation", "a counter that was lost is raised like any other"),
-    sim("proposal_ignored", "a counter that was lost begins at zero"),
+    sim("clock_ignored", "a counter that was lost begins at zero"),
+    sim("quarantine_without_bound", "a quarantine gets longer by what a clock is stepped back"),
     test(
         "renewal_outside_gate",
         "a renewal is queued behind the gate, and so behind the release",
@@ -114,6 +115,18 @@ pub const FAULTS: &[Fault] = &[
         "an init that comes late settles a master that has forgotten",
         "wrong_masters",
         "an_init_settles_only_what_it_has_found_empty_and_nothing_has_happened_to_since",
+    ),
+    test(
+        "appearance_not_noticed",
+        "a client without quarantine votes on beside a deployment that was settled since",
+        "first_user",
+        "a_client_of_one_master_is_kept_out_by_an_init_that_comes_later",
+    ),
+    test(
+        "settled_beside_settled_ones",
+        "an init settles a master that has forgotten, beside settled ones",
+        "wrong_masters",
+        "init_refuses_what_is_not_new",
     ),
     test("fork_ignored", "a forked child uses the guard of its parent", "forks", FORKS),
 ];

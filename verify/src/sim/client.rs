@@ -5,8 +5,9 @@ use super::clock::{Clock, Time};
 use super::plan::MS;
 use super::worker::{Action, Terms, Worker};
 use super::world::{Event, World};
-use redleash::protocol::generation::Deployment;
+use redleash::protocol::generation::{Deployment, quarantine};
 use redleash::protocol::health::{STEADY, reconnect_pause};
+use redleash::protocol::init::{Init, Step};
 use redleash::protocol::lease::Extension;
 use redleash::protocol::reap::next_attempt;
 use redleash::protocol::validity::{master_limit, round_limit};
@@ -36,6 +37,9 @@ pub(crate) struct Client {
     /// What has come while it was paused.
     pub(crate) stash: Vec<Event>,
     pub(crate) max_lease: Duration,
+    block: String,
+    /// The init under way.
+    pub(crate) init: Option<Init>,
     pub(crate) workers: Vec<Worker>,
     pub(crate) talks: Vec<Talk>,
     pub(crate) conns: Vec<Option<usize>>,
@@ -101,8 +105,8 @@ pub(crate) enum Then {
     Verify { worker: usize, hold: usize },
     /// A release.
     Release { worker: usize },
-    /// Settling new masters; the nonce of the step that comes next.
-    Init { next: Option<u64> },
+    /// Settling new masters.
+    Init,
 }
 
 impl World<'_> {
@@ -134,6 +138,8 @@ impl World<'_> {
                 stash: Vec::new(),
                 talks: (0..n).map(|i| Talk::new(i, &deployment, self.plan.quarantine)).collect(),
                 max_lease,
+                block: deployment.block().into(),
+                init: None,
                 workers: (0..self.plan.workers).map(|_| Worker::default()).collect(),
                 conns: vec![None; n],
                 inbox: Vec::new(),
@@ -153,18 +159,64 @@ impl World<'_> {
             self.checks.count("two names of one server");
         }
         if self.plan.quarantine {
-            self.init_step(None);
+            self.init(0);
+            for c in 1..self.plan.clients {
+                if self.plan.inits && self.plan.misfit != Some(c) && self.rng.chance(60) {
+                    let later = self.rng.below(5 * MS);
+                    self.after(later, Event::Init(c));
+                }
+            }
         }
     }
 
-    /// Looks and marks, or with the nonce of that settles.
-    pub(crate) fn init_step(&mut self, nonce: Option<u64>) {
-        let mut command = self.nobodys(0, if nonce.is_none() { Operation::Blank } else { Operation::Init });
-        command.nonce = nonce.unwrap_or(command.nonce);
-        let next = nonce.is_none().then_some(command.nonce);
+    /// A client settles the masters, or looks again after a pause.
+    pub(crate) fn init(&mut self, c: usize) {
+        if self.clients[c].init.is_none() {
+            let now = self.mono(c);
+            self.clients[c].init = Some(Init::new(&self.clients[c].block, now));
+        }
+        self.init_step(c, Operation::Blank { mark: false }, 0);
+    }
+
+    fn init_step(&mut self, c: usize, operation: Operation, nonce: u64) {
+        let command = Command { nonce, ..self.nobodys(0, operation) };
         let request = self.round_of(command);
-        let deadline = self.mono(0).plus(Duration::from_millis(200));
-        self.ask(0, request, deadline, Then::Init { next });
+        let deadline = self.mono(c).plus(Duration::from_millis(200));
+        self.ask(c, request, deadline, Then::Init);
+    }
+
+    /// A round of an init is over.
+    pub(crate) fn init_looked(&mut self, c: usize, request: &Request) {
+        let (now, random) = (self.mono(c), self.rng.bits());
+        let ground = |answer: &Option<(Answer, Mono)>| match answer {
+            Some((Answer::Ground(ground), _)) => Some(ground.clone()),
+            _ => None,
+        };
+        let grounds: Vec<_> = request.look(|r| r.answers().iter().map(ground).collect());
+        let Some(mut init) = self.clients[c].init.take() else { return };
+        let (taken_back, step) = init.after(&grounds, now, random);
+        self.note(|| format!("client {c}: init finds {grounds:?}: {step:?}"));
+        if let Some(nonce) = taken_back {
+            self.checks.count("marks of an init taken back");
+            let command = Command { nonce, ..self.nobodys(0, Operation::Init { settle: false }) };
+            self.post(c, Request::new(command, self.plan.quorum, self.plan.quorum.all(), false));
+        }
+        let nonce = self.rng.bits();
+        match step {
+            Step::Done { already } => {
+                return self.checks.count(if already { "inits with nothing to do" } else { "masters settled" });
+            }
+            Step::Refused | Step::NoAnswer => return self.checks.count("inits refused"),
+            Step::Mark => init.marks(nonce),
+            _ => {}
+        }
+        self.clients[c].init = Some(init);
+        match step {
+            Step::Mark => self.init_step(c, Operation::Blank { mark: true }, nonce),
+            Step::Settle(nonce) => self.init_step(c, Operation::Init { settle: true }, nonce),
+            Step::Pause(pause) => self.after(pause.as_nanos() as Time, Event::Init(c)),
+            _ => self.init_step(c, Operation::Blank { mark: false }, 0),
+        }
     }
 
     /// A command about nobody's value.
@@ -250,6 +302,10 @@ impl World<'_> {
     fn answered(&mut self, c: usize, i: usize, request: &Request, answer: Answer) {
         let now = self.mono(c);
         self.checks.answer(&answer);
+        let whole = quarantine(self.plan.max_lease, self.plan.drift) + Duration::from_millis(2);
+        if matches!(answer, Answer::Quarantined(left) if left > whole && self.plan.misfit.is_none()) {
+            self.violated(|| format!("master {i} says {answer:?}, and a whole quarantine is {whole:?}"));
+        }
         if matches!(answer, Answer::Failed(_)) && request.command().operation.is_release() {
             self.undelivered(c, i, request);
         }

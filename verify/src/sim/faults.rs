@@ -32,6 +32,7 @@ impl Fault {
             Fault::SlewBeyond => "fault: clock slewed beyond the drift",
             Fault::ForceRelease => "fault: released by force",
             Fault::ForceReleaseNow => "fault: deleted by force",
+            Fault::Init => "fault: init once more",
         }
     }
 }
@@ -85,6 +86,9 @@ impl World<'_> {
             Fault::ResyncForeign => {
                 let other = self.rng.below(self.servers.len() as u64) as usize;
                 // A replica of its own would carry its own generation.
+                if self.plan.inits && !self.struck(server).contains(&server) {
+                    return;
+                }
                 let data = if other == server { Default::default() } else { self.servers[other].keys.clone() };
                 self.servers[server].keys = data;
             }
@@ -135,12 +139,17 @@ impl World<'_> {
                     self.servers[server].fail_back(data, replid);
                 }
             }
+            Fault::Init if self.plan.misfit == Some(client) => {}
+            Fault::Init => self.at(self.now, Event::Init(client)),
             Fault::ForceRelease | Fault::ForceReleaseNow => self.force(client, fault == Fault::ForceReleaseNow),
         }
     }
 
     /// Some faults strike several servers at once, as a power cut does.
     fn struck(&mut self, server: usize) -> Vec<usize> {
+        if self.plan.inits {
+            return (0..self.plan.quorum.votes() - 1).take(1).collect();
+        }
         if self.rng.chance(70) {
             return vec![server];
         }

@@ -154,9 +154,8 @@ impl World<'_> {
             return self.carry_on(c, Some(w));
         }
         self.lie_in_wait_for_fence(c);
-        let wall_us = self.wall_us(c);
         let until = self.holds[hold].lease.until();
-        let command = self.command(hold, Operation::Fence(wall_us));
+        let command = self.command(hold, Operation::Fence);
         let request = self.round_of(command);
         let deadline = asked.plus(self.round_limit(self.holds[hold].terms.ttl)).min(until);
         self.clients[c].workers[w].busy_now();

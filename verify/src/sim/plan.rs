@@ -56,11 +56,13 @@ pub(crate) enum Fault {
     ForceRelease,
     /// Somebody deletes the lock by force.
     ForceReleaseNow,
+    /// Somebody settles the masters once more.
+    Init,
 }
 
 impl Fault {
     /// All kinds.
-    pub(crate) const ALL: [Fault; 22] = [
+    pub(crate) const ALL: [Fault; 23] = [
         Fault::LostRequests,
         Fault::LostReplies,
         Fault::Break,
@@ -83,6 +85,7 @@ impl Fault {
         Fault::SlewBeyond,
         Fault::ForceRelease,
         Fault::ForceReleaseNow,
+        Fault::Init,
     ];
 }
 
@@ -137,8 +140,14 @@ pub(crate) struct Plan {
     pub(crate) liar: usize,
     /// Whether the masters' data may be lost where no quarantine notices it: exclusion is not claimed then.
     pub(crate) unnoticed_loss: bool,
+    /// Whether the order of tokens is claimed: not where counters may be lost and the masters' clocks are further apart than a
+    /// quarantine.
+    pub(crate) ordered_tokens: bool,
     /// Whether tails of broken connections may be executed later.
     pub(crate) stragglers: bool,
+    /// Whether masters are settled again and again. One init rests on an assumption: that no lease is held on masters that are all
+    /// empty. So a quorum loses no data then.
+    pub(crate) inits: bool,
     /// Whether rounds take long.
     pub(crate) storm: bool,
     /// Whether faults wait for their moment.
@@ -212,7 +221,9 @@ impl Plan {
             faults: Vec::new(),
             liar: rng.below(n as u64) as usize,
             unnoticed_loss: false,
+            ordered_tokens: true,
             stragglers: true,
+            inits: false,
             storm: false,
             ambushes: false,
             shared_watchdog: rng.chance(25),
@@ -289,6 +300,11 @@ impl Plan {
         if rng.chance(3) {
             kinds.push(Fault::ForceReleaseNow);
         }
+        self.inits = self.quarantine && !self.ambushes && self.servers[n - 1] == n - 1 && rng.chance(20);
+        if self.inits {
+            let few = kinds.len().div_ceil(2);
+            kinds.extend(std::iter::repeat_n(Fault::Init, few.max(1)));
+        }
         if !kinds.is_empty() {
             let count = match (self.storm, self.ambushes) {
                 (true, _) => rng.between(6, 24),
@@ -304,17 +320,18 @@ impl Plan {
         }
     }
 
-    /// After a loss of counters the order of tokens rests on clocks (protocol-changes.md 2.2): clients' within a
-    /// quarantine, less the age of a proposal, and masters' within the clamp of 15 s.
+    /// After a loss of counters the order of tokens rests on the masters' clocks, which must agree within a quarantine; clients'
+    /// clocks may be off by any time.
     fn draw_clocks(&mut self, rng: &mut Rng) {
         let loses = self.faults.iter().any(|(_, k)| LOSSES.contains(k) || LIES.contains(k));
+        self.client_offset = rng.pick(&[0, 1_000_000, 7_200_000_000]);
         if loses || self.ambushes {
             let quarantine = self.max_lease.as_micros() as u64;
-            let offset = if self.ambushes { quarantine / 4 } else { rng.pick(&[0, quarantine / 8, quarantine / 4]) };
-            self.client_offset = offset.min(4_000_000);
-            self.server_offset = rng.pick(&[0, 1_000_000, 4_000_000]);
+            self.server_offset = rng.pick(&[0, quarantine / 8, quarantine / 3, 4_000_000]);
+            // By how much two of them may have come apart when the last fault has struck.
+            let apart = 2 * self.server_offset + 2 * self.rate * (self.activity / 1_000) / 1_000_000;
+            self.ordered_tokens = apart < quarantine;
         } else {
-            self.client_offset = rng.pick(&[0, 1_000_000, 7_200_000_000]);
             self.server_offset = rng.pick(&[0, 1_000_000, 7_200_000_000]);
         }
     }

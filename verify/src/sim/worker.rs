@@ -44,7 +44,6 @@ pub(crate) struct Handle {
     name: usize,
     owner: Arc<Owner>,
     until: Mono,
-    fence: Option<u64>,
     line: u64,
     terms: Terms,
 }
@@ -264,8 +263,7 @@ impl World<'_> {
         let terms = worker.terms;
         let limit = if let Some(Wait::Until(at)) = worker.wait { at } else { Mono::NEVER };
         worker.busy = true;
-        let operation =
-            Operation::Acquire { px_ms: terms.px_ms(terms.ttl), full, fence: terms.fenced.then_some(wall_us), word };
+        let operation = Operation::Acquire { px_ms: terms.px_ms(terms.ttl), full, fence: terms.fenced, word };
         let command = Command { keys: self.keys[name].clone(), owner: owner.clone(), operation, nonce };
         self.checks.life(owner.secret_hex(), terms.px_ms(terms.ttl));
         let start = self.mono(c);
@@ -323,10 +321,7 @@ impl World<'_> {
                 let idle = self.idle();
                 self.go_on(c, worker, idle);
             }
-            Then::Init { next: Some(nonce) } if request.look(|r| r.yes() == self.plan.quorum.masters()) => {
-                self.init_step(Some(nonce));
-            }
-            Then::Init { .. } => {}
+            Then::Init => self.init_looked(c, &request),
         }
     }
 
@@ -528,7 +523,6 @@ impl World<'_> {
             name: held.name,
             owner: held.owner.clone(),
             until: held.lease.until(),
-            fence: held.fence,
             line: held.line,
             terms: Terms { fenced: false, max_hold: None, ..held.terms },
         };
@@ -585,7 +579,6 @@ impl World<'_> {
         let lease = attempt.lease(handle.terms.lease(&self.plan), end);
         let hold = self.new_hold(c, handle.name, lease, owner, handle.terms, (request, handle.line));
         let hold = self.hold(hold);
-        self.holds[hold].fence = handle.fence;
         self.checks.count("locks adopted");
         if end >= handle.until {
             self.violated(|| format!("hold {hold} was adopted after the end of the lease before"));

@@ -51,6 +51,8 @@ pub(crate) enum Event {
     Trap(Trap),
     /// A stopped server goes on.
     WakeServer(usize),
+    /// A client settles the masters.
+    Init(usize),
 }
 
 /// One connection.
@@ -201,7 +203,7 @@ impl<'a> World<'a> {
         let client = match &event {
             Event::ToClient(conn, _) | Event::Closed(conn) => Some(self.connections[*conn].client),
             Event::Connect(c, _) | Event::Flush(c) | Event::Wake(c, _) | Event::Step(c, _) => Some(*c),
-            Event::Overdue(c, ..) | Event::Reap(c, _) => Some(*c),
+            Event::Overdue(c, ..) | Event::Reap(c, _) | Event::Init(c) => Some(*c),
             Event::Lease(hold) => Some(self.holds[*hold].client),
             _ => None,
         };
@@ -275,6 +277,7 @@ impl<'a> World<'a> {
             Event::Resume(c) => self.resume(c),
             Event::Snapshot => (0..self.servers.len()).for_each(|server| self.snapshot(server)),
             Event::WakeServer(server) => self.wake_server(server),
+            Event::Init(c) => self.init(c),
             Event::Trap(trap) => self.spring(trap),
         }
     }
