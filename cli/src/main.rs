@@ -25,6 +25,7 @@ mod status;
 mod supervised;
 mod supervisor;
 mod terminal;
+mod tree;
 mod unlock;
 mod waiting;
 mod watch;

@@ -7,6 +7,7 @@ use crate::link::{self, Order, Report};
 use crate::supervisor;
 use redleash::crossbeam_channel::{Receiver, unbounded};
 use rustix::fs::{Mode, OFlags, open};
+use rustix::process::Pid;
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -93,6 +94,10 @@ impl Supervised {
         Ok(Supervised { process, orders: Arc::new(Orders(Mutex::new(ours))), reports })
     }
 
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.process)
+    }
+
     /// Ends a supervisor that does not do its work: stopped, for example.
     pub(crate) fn kill(&mut self) {
         let _ = self.process.kill();
@@ -112,11 +117,16 @@ fn on_lost(on_lost: OnLost) -> &'static str {
     }
 }
 
-/// Processes whose parent ended become the calling process's, so that the group is seen to be empty where nobody else collects the dead: in
-/// a container without an init.
-pub(crate) fn adopt_orphans() {
+/// Processes whose parent ended become the calling process's: so they stay below it, and are collected where nobody else
+/// does, in a container without an init.
+///
+/// False if the system has no such thing.
+pub(crate) fn adopt_orphans() -> bool {
     #[cfg(target_os = "linux")]
-    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+    let adopted = rustix::process::set_child_subreaper(Some(rustix::process::getpid())).is_ok();
+    #[cfg(not(target_os = "linux"))]
+    let adopted = false;
+    adopted
 }
 
 /// From here on the standard output is the command's alone: a reader sees its end when the command closes it.

@@ -9,20 +9,24 @@ use crate::link::{Ended, Order, Report};
 use crate::run::how;
 use crate::say;
 use crate::supervised::Supervised;
+use crate::supervisor::daemons_sentence;
 use crate::terminal::Terminal;
+use crate::tree::Tree;
 use redleash::crossbeam_channel::{Receiver, RecvTimeoutError, never, select, tick};
 use redleash::{Client, LockGuard, State};
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitOptions, kill_current_process_group, kill_process_group, test_kill_process_group, waitpgid,
+    Pid, Signal, WaitOptions, getpid, kill_current_process_group, kill_process_group, test_kill_process_group, wait,
 };
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGKILL, SIGTTIN, SIGTTOU};
 use std::time::Duration;
 
 /// How long a signal that continues us may take to be heard of.
 const CONTINUED: Duration = Duration::from_millis(200);
-/// How long a killed group may take to be gone.
+/// How long killed processes may take to be gone.
 const GONE: Duration = Duration::from_secs(2);
+/// How many looks in a row may find somebody to kill.
+const SWEEP: usize = 5;
 
 /// What became of the command.
 pub(crate) enum Outcome {
@@ -52,6 +56,8 @@ pub(crate) fn lost_sentence(name: &str, why: &str, ended: Ended) -> String {
 
 /// What is known of the command so far.
 struct Seen {
+    /// The command and all that it started, below the supervisor, or below us when that has ended.
+    tree: Tree,
     /// The end of the lease, also after the lock was lost: nobody else is granted before if it was taken by force.
     until: Moment,
     group: Option<Pid>,
@@ -64,15 +70,16 @@ struct Seen {
 }
 
 impl Seen {
-    fn new(until: Moment) -> Seen {
-        Seen { until, group: None, ended: None, not_started: None, lost: None, helped: false }
+    fn new(until: Moment, supervisor: Pid) -> Seen {
+        let tree = Tree::below(&[getpid(), supervisor]);
+        Seen { tree, until, group: None, ended: None, not_started: None, lost: None, helped: false }
     }
 }
 
 impl Watch<'_> {
     /// `until` is the end of the lease when the command was started.
     pub(crate) fn run(&self, supervised: &mut Supervised, until: Moment) -> Outcome {
-        let mut seen = Seen::new(until);
+        let mut seen = Seen::new(until, supervised.pid());
         let name = self.guard.name();
         let mut lost = self.guard.lost().clone();
         let look = tick(self.times.margin / 4);
@@ -124,10 +131,11 @@ impl Watch<'_> {
             Report::Failed(why) => seen.not_started = Some(why),
             Report::Stopped(signal) => self.stopped(supervised, signal, seen),
             Report::Ending => self.end_is_near(seen),
-            Report::Left => say::sentence(&format!(
-                "lock {name:?}: the command ended and left processes in its group behind; they are ended before the lock is \
-                 released (a daemon leaves the group with setsid)"
+            Report::Left(names) => say::sentence(&format!(
+                "lock {name:?}: the command ended and left processes behind: {names}; they are ended before the lock is \
+                 released (a daemon leaves with a double fork and setsid)"
             )),
+            Report::Daemons(names) => say::sentence(&daemons_sentence(name, &names)),
             Report::Remains => say::sentence(&format!(
                 "lock {name:?}: not even SIGKILL ended all processes of the command; look for one that hangs in the kernel"
             )),
@@ -170,22 +178,27 @@ impl Watch<'_> {
         let Some(group) = seen.group.filter(|_| late && self.on_lost == OnLost::Kill) else { return };
         if seen.ended.is_none() && !seen.helped {
             seen.helped = true;
+            // The supervisor is stopped, so the command is not collected, and the group's number is its own.
             let _ = kill_process_group(group, Signal::KILL);
+            let _ = seen.tree.kill(SWEEP);
             // The command is dead, so its supervisor has nothing to do that is worth waiting for.
             supervised.kill();
         }
     }
 
-    /// The supervisor was killed: the command with it, its group by us.
+    /// The supervisor was killed: the command with it, the others by us.
     fn without_supervisor(&self, seen: &mut Seen) {
         let Some(group) = seen.group else { return };
         let _ = kill_process_group(group, Signal::KILL);
         let start = Moment::now();
-        // Its processes are our children now, or somebody else's who collects them.
-        while test_kill_process_group(group) != Err(Errno::SRCH) && Moment::now().since(start) < GONE {
-            if !matches!(waitpgid(group, WaitOptions::NOHANG), Ok(Some(_))) {
-                let _ = never::<()>().recv_timeout(Duration::from_millis(5));
+        loop {
+            let gone = seen.tree.kill(SWEEP).unwrap_or_else(|_| test_kill_process_group(group) == Err(Errno::SRCH));
+            // They are our children now, or somebody else's who collects them.
+            while matches!(wait(WaitOptions::NOHANG), Ok(Some(_)) | Err(Errno::INTR)) {}
+            if gone || Moment::now().since(start) >= GONE {
+                break;
             }
+            let _ = never::<()>().recv_timeout(Duration::from_millis(5));
         }
         seen.ended = Some(Ended::Signal(SIGKILL));
         if !seen.helped {
