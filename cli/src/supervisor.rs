@@ -171,7 +171,7 @@ impl Supervisor {
             }
             let due = self.act();
             if self.ending.killed().is_some() {
-                let _ = self.tree.kill(SWEEP);
+                self.kill_all();
             }
             self.sleep(due)?;
         }
@@ -207,6 +207,12 @@ impl Supervisor {
                 self.signal(signal);
             }
         }
+    }
+
+    fn kill_all(&mut self) {
+        let mut tree = std::mem::take(&mut self.tree);
+        let _ = tree.kill(SWEEP, || self.collect());
+        self.tree = tree;
     }
 
     fn look(&mut self) -> io::Result<Found> {
@@ -297,8 +303,9 @@ impl Supervisor {
         }
         match self.look() {
             Ok(found) => {
+                let empty = found.is_empty();
                 self.daemons = found.left;
-                found.bound.is_empty()
+                empty
             }
             Err(_) => self.is_group_empty(),
         }

@@ -13,7 +13,7 @@ use std::io;
 /// Messages name so many processes, and count the others.
 const NAMED: usize = 5;
 /// How often the children of this process are struck between two looks at all processes.
-const STRIKES: usize = 200;
+const STRIKES: usize = 1000;
 
 /// One process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,9 +36,12 @@ pub(crate) struct Found {
     pub(crate) left: Vec<Process>,
     /// The groups in which nobody else is.
     groups: HashSet<i32>,
+    /// A child of the subreaper has ended and is not collected; what it started meanwhile may have been missed.
+    uncollected: bool,
 }
 
 /// Where to look.
+#[derive(Default)]
 pub(crate) struct Tree {
     /// The processes whose descendants these are; none of them is found itself.
     roots: Vec<i32>,
@@ -81,6 +84,7 @@ impl Tree {
                     continue;
                 }
                 parents.push(process.pid);
+                found.uncollected |= !process.alive && self.roots.contains(&parent);
                 if process.alive && bound.insert(process.pid) {
                     found.groups.insert(process.group);
                     found.bound.push(process.clone());
@@ -107,32 +111,39 @@ impl Tree {
     }
 
     /// Sends SIGKILL to all that have not left, and looks again until there is nobody more to kill, at most `limit` times. True
-    /// if all of them are dead.
-    pub(crate) fn kill(&mut self, limit: usize) -> io::Result<bool> {
+    /// if all of them are dead and collected, which `collect` does.
+    pub(crate) fn kill(&mut self, limit: usize, mut collect: impl FnMut()) -> io::Result<bool> {
         for _ in 0..limit {
+            collect();
             let found = self.look()?;
             self.close(&found);
             if found.bound.is_empty() {
-                return Ok(true);
+                return Ok(found.is_empty());
             }
             found.signal(Signal::KILL);
-            self.strike();
+            self.strike(&mut collect);
         }
         Ok(false)
     }
 
     /// Kills the children of this process, again and again, for those that fork and end faster than all processes can be
     /// looked at: whenever one has ended, its child is ours. Does nothing where the kernel does not list children.
-    fn strike(&self) {
+    fn strike(&self, collect: &mut impl FnMut()) {
         let own = std::process::id();
         for _ in 0..STRIKES {
+            // The dead would make the list long.
+            collect();
             let Ok(children) = fs::read_to_string(format!("/proc/{own}/task/{own}/children")) else { return };
             let mut nobody = true;
             for child in children.split_whitespace().filter_map(|pid| Process::read(pid).ok()) {
                 let spared = self.spared.as_ref().is_some_and(|spared| spared.contains(&child.session));
                 if child.alive && !spared && !self.roots.contains(&child.pid) {
                     nobody = false;
-                    child.signal(Signal::KILL);
+                    // With what it has just forked, if the group is its own.
+                    match Pid::from_raw(child.group).filter(|_| child.group == child.pid) {
+                        Some(group) => drop(kill_process_group(group, Signal::KILL)),
+                        None => child.signal(Signal::KILL),
+                    }
                 }
             }
             if nobody {
@@ -143,6 +154,12 @@ impl Tree {
 }
 
 impl Found {
+    /// Whether all have ended, but for those that have left. Sure, though processes come and go during a look: the topmost of
+    /// those that go on is a child of the subreaper, which alone collects it, so it was there during the whole look.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bound.is_empty() && !self.uncollected
+    }
+
     /// Signals those that have not left. A group gets it as one, because no fork escapes then. Numbers of processes are not
     /// used again as fast as this.
     pub(crate) fn signal(&self, signal: Signal) {
@@ -269,6 +286,9 @@ mod tests {
         let dead = Process { alive: false, ..process(20, SUPERVISOR, 20, 3) };
         let found = tree().sort(3, vec![dead, process(21, 20, 20, 3)]);
         assert_eq!(pids(&found.bound), [21]);
+        let dead = Process { alive: false, ..process(20, SUPERVISOR, 20, 3) };
+        assert!(!tree().sort(3, vec![dead]).is_empty(), "what it started may have been missed");
+        assert!(tree().sort(3, vec![process(30, SUPERVISOR, 29, 29)]).is_empty());
     }
 
     #[test]

@@ -180,7 +180,7 @@ impl Watch<'_> {
             seen.helped = true;
             // The supervisor is stopped, so the command is not collected, and the group's number is its own.
             let _ = kill_process_group(group, Signal::KILL);
-            let _ = seen.tree.kill(SWEEP);
+            let _ = seen.tree.kill(SWEEP, || ());
             // The command is dead, so its supervisor has nothing to do that is worth waiting for.
             supervised.kill();
         }
@@ -192,9 +192,10 @@ impl Watch<'_> {
         let _ = kill_process_group(group, Signal::KILL);
         let start = Moment::now();
         loop {
-            let gone = seen.tree.kill(SWEEP).unwrap_or_else(|_| test_kill_process_group(group) == Err(Errno::SRCH));
             // They are our children now, or somebody else's who collects them.
-            while matches!(wait(WaitOptions::NOHANG), Ok(Some(_)) | Err(Errno::INTR)) {}
+            let collect = || while matches!(wait(WaitOptions::NOHANG), Ok(Some(_)) | Err(Errno::INTR)) {};
+            let gone = seen.tree.kill(SWEEP, collect);
+            let gone = gone.unwrap_or_else(|_| test_kill_process_group(group) == Err(Errno::SRCH));
             if gone || Moment::now().since(start) >= GONE {
                 break;
             }
