@@ -5,6 +5,7 @@ use crate::alarm::{self, Alarm};
 use crate::args::OnLost;
 use crate::child;
 use crate::clock::Moment;
+use crate::contain;
 use crate::ending::{Ending, Step, Times};
 use crate::exit::{SYSTEM, USAGE};
 use crate::link::{self, Ended, Order, Report};
@@ -23,8 +24,12 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// The word that starts this stage: `redleash supervise NAME ON_LOST KILL_AFTER_NS MARGIN_NS FOREGROUND CMD ARGS...`.
+/// The word that starts this stage: `redleash supervise NAME ON_LOST KILL_AFTER_NS MARGIN_NS FOREGROUND CONTAINED CMD ARGS...`.
 pub(crate) const STAGE: &str = "supervise";
+
+/// Whether it is the first process of a pid namespace.
+pub(crate) const CONTAINED: &str = "contained";
+pub(crate) const FREE: &str = "free";
 
 /// How often the processes that are left are looked at: nobody tells when the last of them ends.
 const LOOK: Duration = Duration::from_millis(20);
@@ -41,6 +46,7 @@ struct Task<'a> {
     on_lost: OnLost,
     times: Times,
     foreground: &'a str,
+    contained: bool,
     command: &'a [OsString],
 }
 
@@ -53,7 +59,12 @@ impl Task<'_> {
             on_lost: <OnLost as clap::ValueEnum>::from_str(word(1)?, false).ok()?,
             times: Times { kill_after: span(2)?, margin: span(3)? },
             foreground: word(4)?,
-            command: args.get(5..).filter(|command| !command.is_empty())?,
+            contained: match word(5)? {
+                CONTAINED => true,
+                FREE => false,
+                _ => return None,
+            },
+            command: args.get(6..).filter(|command| !command.is_empty())?,
         })
     }
 }
@@ -86,8 +97,13 @@ fn begin(task: &Task<'_>) -> io::Result<Option<Supervisor>> {
     bytes.drain(..=line.len());
     link.set_nonblocking(true)?;
     let alarm = Alarm::new()?;
+    let ready = if task.contained { contain::settle() } else { Ok(()) };
     let over = Moment::now() >= until;
-    let spawned = if over { Err(io::Error::other("the lease was over before")) } else { spawn(task, stdin) };
+    let spawned = match ready {
+        Err(e) => Err(e),
+        Ok(()) if over => Err(io::Error::other("the lease was over before")),
+        Ok(()) => spawn(task, stdin),
+    };
     let mut told = &link;
     let pid = match spawned {
         Ok(pid) => pid,
@@ -106,7 +122,7 @@ fn begin(task: &Task<'_>) -> io::Result<Option<Supervisor>> {
         children,
         alarm,
         group: pid,
-        tree: Tree::below(&[getpid()]),
+        tree: if task.contained { Tree::contained(&[getpid()]) } else { Tree::below(&[getpid()]) },
         adopts,
         childless: false,
         daemons: Vec::new(),

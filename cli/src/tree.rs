@@ -18,7 +18,7 @@ const STRIKES: usize = 1000;
 /// One process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Process {
-    pid: i32,
+    pub(crate) pid: i32,
     parent: i32,
     group: i32,
     session: i32,
@@ -52,6 +52,11 @@ pub(crate) struct Tree {
 impl Tree {
     pub(crate) fn below(roots: &[Pid]) -> Tree {
         Tree { roots: roots.iter().map(|pid| pid.as_raw_nonzero().get()).collect(), spared: None }
+    }
+
+    /// The same, and nobody leaves.
+    pub(crate) fn contained(roots: &[Pid]) -> Tree {
+        Tree { spared: Some(HashSet::new()), ..Tree::below(roots) }
     }
 
     /// Looks at all processes. An error where there is no /proc, as on other systems than Linux.

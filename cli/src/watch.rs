@@ -54,12 +54,21 @@ pub(crate) fn lost_sentence(name: &str, why: &str, ended: Ended) -> String {
     format!("lock {name:?} is lost: {why}; the command ended {how}: look at what it left half done, then run it again")
 }
 
+fn remains(name: &str) {
+    say::sentence(&format!(
+        "lock {name:?}: not even SIGKILL ended all processes of the command; look for one that hangs in the kernel"
+    ));
+}
+
 /// What is known of the command so far.
 struct Seen {
     /// The command and all that it started, below the supervisor, or below us when that has ended.
     tree: Tree,
     /// The end of the lease, also after the lock was lost: nobody else is granted before if it was taken by force.
     until: Moment,
+    /// The command was started.
+    started: bool,
+    /// Its group, by the number that it has here.
     group: Option<Pid>,
     ended: Option<Ended>,
     not_started: Option<String>,
@@ -72,7 +81,7 @@ struct Seen {
 impl Seen {
     fn new(until: Moment, supervisor: Pid) -> Seen {
         let tree = Tree::below(&[getpid(), supervisor]);
-        Seen { tree, until, group: None, ended: None, not_started: None, lost: None, helped: false }
+        Seen { tree, until, started: false, group: None, ended: None, not_started: None, lost: None, helped: false }
     }
 }
 
@@ -107,7 +116,9 @@ impl Watch<'_> {
         if seen.ended.is_none() && seen.not_started.is_none() {
             self.without_supervisor(&mut seen);
         }
-        supervised.wait();
+        if !supervised.wait(GONE) {
+            remains(name);
+        }
         if let (Some(terminal), Some(group)) = (self.terminal, seen.group) {
             terminal.take_back(group);
             if matches!(seen.ended, Some(Ended::Signal(_))) {
@@ -127,18 +138,23 @@ impl Watch<'_> {
     fn hear(&self, supervised: &Supervised, report: Report, seen: &mut Seen) {
         let name = self.guard.name();
         match report {
-            Report::Started(pid) => seen.group = Pid::from_raw(pid),
+            Report::Started(pid) => (seen.started, seen.group) = (true, supervised.command(pid)),
             Report::Failed(why) => seen.not_started = Some(why),
             Report::Stopped(signal) => self.stopped(supervised, signal, seen),
             Report::Ending => self.end_is_near(seen),
-            Report::Left(names) => say::sentence(&format!(
-                "lock {name:?}: the command ended and left processes behind: {names}; they are ended before the lock is \
-                 released (a daemon leaves with a double fork and setsid)"
-            )),
+            Report::Left(names) => {
+                let daemons = if supervised.contains() {
+                    "--contain lets no daemon run on"
+                } else {
+                    "a daemon leaves with a double fork and setsid"
+                };
+                say::sentence(&format!(
+                    "lock {name:?}: the command ended and left processes behind: {names}; they are ended before the lock \
+                     is released ({daemons})"
+                ));
+            }
             Report::Daemons(names) => say::sentence(&daemons_sentence(name, &names)),
-            Report::Remains => say::sentence(&format!(
-                "lock {name:?}: not even SIGKILL ended all processes of the command; look for one that hangs in the kernel"
-            )),
+            Report::Remains => remains(name),
             Report::Ended(ended) => seen.ended = Some(ended),
         }
     }
@@ -175,27 +191,32 @@ impl Watch<'_> {
     fn look_after(&self, supervised: &mut Supervised, seen: &mut Seen) {
         seen.until = feeder::until(self.guard).unwrap_or(seen.until);
         let late = Moment::now() >= seen.until.minus(self.times.margin / 2);
-        let Some(group) = seen.group.filter(|_| late && self.on_lost == OnLost::Kill) else { return };
-        if seen.ended.is_none() && !seen.helped {
-            seen.helped = true;
-            // The supervisor is stopped, so the command is not collected, and the group's number is its own.
-            let _ = kill_process_group(group, Signal::KILL);
-            let _ = seen.tree.kill(SWEEP, || ());
-            // The command is dead, so its supervisor has nothing to do that is worth waiting for.
-            supervised.kill();
+        if !late || self.on_lost != OnLost::Kill || !seen.started || seen.ended.is_some() || seen.helped {
+            return;
         }
+        seen.helped = true;
+        if !supervised.contains() {
+            // The supervisor is stopped, so the command is not collected, and the group's number is its own.
+            seen.group.map(|group| kill_process_group(group, Signal::KILL));
+            let _ = seen.tree.kill(SWEEP, || ());
+        }
+        // The command is dead, or dies with this.
+        supervised.kill();
     }
 
     /// The supervisor was killed: the command with it, the others by us.
     fn without_supervisor(&self, seen: &mut Seen) {
-        let Some(group) = seen.group else { return };
-        let _ = kill_process_group(group, Signal::KILL);
+        if !seen.started {
+            return;
+        }
+        seen.group.map(|group| kill_process_group(group, Signal::KILL));
+        let is_group_gone = |group: Pid| test_kill_process_group(group) == Err(Errno::SRCH);
         let start = Moment::now();
         loop {
             // They are our children now, or somebody else's who collects them.
             let collect = || while matches!(wait(WaitOptions::NOHANG), Ok(Some(_)) | Err(Errno::INTR)) {};
             let gone = seen.tree.kill(SWEEP, collect);
-            let gone = gone.unwrap_or_else(|_| test_kill_process_group(group) == Err(Errno::SRCH));
+            let gone = gone.unwrap_or_else(|_| seen.group.is_none_or(is_group_gone));
             if gone || Moment::now().since(start) >= GONE {
                 break;
             }

@@ -26,6 +26,7 @@ pub struct Terminal {
 impl Terminal {
     /// Runs `sh -c SCRIPT` or the like as the leader of a new session on a new terminal; `redleash` is in its PATH.
     pub fn start(nodes: &str, args: &[&str]) -> Terminal {
+        super::hear_signals();
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
