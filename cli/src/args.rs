@@ -17,9 +17,9 @@ Examples:
   redleash run -w 10m --ttl 30s deploy/web -- make deploy
   */5 * * * * redleash run -qn -E 0 import -- /opt/import.sh
 
-The command runs in a process group of its own. If the lock cannot be renewed, the group gets SIGTERM and then SIGKILL, \
-so that it is dead before the lease ends; also if redleash itself is killed. The lock is released when the command ends; \
-what the command left behind in its group is ended first. A daemon that called setsid(2) has left the group and runs on.
+If the lock cannot be renewed, the command and all that it started get SIGTERM and then SIGKILL, so that they are dead \
+before the lease ends; also if redleash itself is killed. The lock is released when the command ends; what the command left \
+behind is ended first. Only a daemon, which has a session of its own and no parent, runs on; with --contain not even that.
 
 The command finds the lock's name in REDLEASH_NAME, and in REDLEASH_FENCE a number that grows with every holder: give it \
 to the resource, and have the resource refuse lower ones.";

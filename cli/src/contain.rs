@@ -39,9 +39,8 @@ const LAST: u32 = 4;
 
 /// Whether the command can be contained on this machine, by this user. The reason of a refusal otherwise.
 pub(crate) fn probe(name: &str) -> Result<(), Failure> {
-    let refused = |why: &str| {
-        Failure::new(SYSTEM, format!("lock {name:?}: --contain: {}; nothing was started", why.trim_end()))
-    };
+    let refused =
+        |why: &str| Failure::new(SYSTEM, format!("lock {name:?}: --contain: {}; nothing was started", why.trim_end()));
     let trial = supervised::myself().and_then(|myself| {
         Command::new(myself).arg0("redleash").arg(PROBE).stdin(Stdio::null()).stderr(Stdio::null()).output()
     });
@@ -148,7 +147,7 @@ mod imp {
     use super::{Duration, Moment, io};
     use nix::sched::{CloneFlags, unshare};
     use nix::sys::signal::{SigEvent, SigevNotify, Signal as NixSignal};
-    use nix::sys::time::{TimeSpec};
+    use nix::sys::time::TimeSpec;
     use nix::sys::timer::{Expiration, Timer, TimerSetTimeFlags};
     use nix::time::ClockId;
     use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};

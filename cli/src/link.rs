@@ -38,7 +38,7 @@ pub(crate) enum Report {
     Failed(String),
     /// A signal stopped it.
     Stopped(i32),
-    /// The group got SIGTERM, because the lease ends soon or the lock is lost.
+    /// The command and what it started got SIGTERM, because the lease ends soon or the lock is lost.
     Ending,
     /// The command ended, and these processes, which it left behind, got SIGTERM.
     Left(String),

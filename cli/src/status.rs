@@ -12,7 +12,11 @@ use std::time::Duration;
 pub(crate) fn status(masters: &MasterArgs, args: &StatusArgs) -> Result<u8, Failure> {
     let client = nodes::client(masters)?;
     let status = client.status(&args.name).map_err(|e| Failure::of(&args.name, &e))?;
-    if args.json { say::json(&json(&status)) } else { say::result(&text(&status)) };
+    if args.json {
+        say::json(&json(&status))
+    } else {
+        say::result(&text(&status))
+    };
     if answered(&status) >= status.quorum {
         return Ok(0);
     }

@@ -127,7 +127,8 @@ fn a_wrong_configuration_is_78() {
 
 #[test]
 fn without_masters_it_is_78_and_says_how_to_name_them() {
-    for args in [&["run", "x", "--", "true"][..], &["status", "x"], &["init"], &["unlock", "--force", "x"], &["bench"]] {
+    for args in [&["run", "x", "--", "true"][..], &["status", "x"], &["init"], &["unlock", "--force", "x"], &["bench"]]
+    {
         let words = ["REDLEASH_NODES", "--nodes", "redis://10.0.0.1,", "same on all hosts"];
         let done = done(&mut redleash(args));
         done.expect(78, &words);
