@@ -139,11 +139,25 @@ impl MasterStatus {
     }
 }
 
+/// A label comes from the masters, where any client can write: control characters and those that turn the direction of writing
+/// around would act on the reader's terminal.
+fn escaped(label: &str) -> String {
+    let harmful = |c: char| {
+        c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let mut text = String::with_capacity(label.len());
+    for c in label.chars() {
+        if harmful(c) { text.extend(c.escape_default()) } else { text.push(c) }
+    }
+    text
+}
+
+/// Labels are shown with their control characters escaped.
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let answered = self.masters.iter().filter(|m| m.failure.is_none()).count();
         match self.holder() {
-            Some(holder) => writeln!(f, "{:?} is held by {holder}", self.name)?,
+            Some(holder) => writeln!(f, "{:?} is held by {}", self.name, escaped(holder))?,
             None if answered < self.quorum => {
                 writeln!(f, "{:?}: unknown, {answered} of {} masters answered", self.name, self.masters.len())?;
             }
@@ -172,7 +186,7 @@ impl fmt::Display for MasterStatus {
             return write!(f, "{failure}");
         }
         match &self.holder {
-            Some(holder) => write!(f, "{holder}")?,
+            Some(holder) => write!(f, "{}", escaped(holder))?,
             None => write!(f, "free")?,
         }
         if let Some(fingerprint) = &self.fingerprint {
@@ -222,5 +236,17 @@ impl Revoked {
             masters: said().filter_map(ttl).count(),
             free_in: said().filter_map(ttl).max().map(|d| if now { Duration::ZERO } else { d }),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::MasterStatus;
+
+    #[test]
+    fn labels_are_shown_escaped() {
+        let holder = Some("Zoë\x1b[2J\n\u{9b}m\u{202e}".to_string());
+        let status = MasterStatus { holder, failure: None, ..MasterStatus::silent("a:1", String::new()) };
+        assert_eq!(status.to_string(), "Zoë\\u{1b}[2J\\n\\u{9b}m\\u{202e}, no generation");
     }
 }

@@ -6,8 +6,6 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::time::Duration;
 
-const DEFAULT_NODES: &str = "redis://127.0.0.1:6379";
-
 const AFTER: &str = "\
 Exit codes of `redleash run`: the command's own, 128+n if signal n ended it, and
   64 usage   69 no quorum   75 busy (or -E)   76 lock lost   78 configuration
@@ -19,9 +17,9 @@ Examples:
   redleash run -w 10m --ttl 30s deploy/web -- make deploy
   */5 * * * * redleash run -qn -E 0 import -- /opt/import.sh
 
-The command runs in a process group of its own. If the lock cannot be renewed, the group gets SIGTERM and then SIGKILL, \
-so that it is dead before the lease ends; also if redleash itself is killed. The lock is released when the command ends; \
-what the command left behind in its group is ended first. A daemon that called setsid(2) has left the group and runs on.
+If the lock cannot be renewed, the command and all that it started get SIGTERM and then SIGKILL, so that they are dead \
+before the lease ends; also if redleash itself is killed. The lock is released when the command ends; what the command left \
+behind is ended first. Only a daemon, which has a session of its own and no parent, runs on; with --contain not even that.
 
 The command finds the lock's name in REDLEASH_NAME, and in REDLEASH_FENCE a number that grows with every holder: give it \
 to the resource, and have the resource refuse lower ones.";
@@ -50,10 +48,10 @@ pub(crate) struct Args {
 #[derive(ClapArgs)]
 #[command(next_help_heading = "Masters")]
 pub(crate) struct MasterArgs {
-    /// The masters, redis://[[user]:password@]host[:port][/db] or unix:///path, separated by commas. Three or five. Others
-    /// can see the arguments of a process: URLs with a password belong into the environment.
+    /// The masters, redis://[[user]:password@]host[:port][/db] or unix:///path, separated by commas. Three or five, the same
+    /// on all hosts; there is no default. Others can see the arguments of a process: URLs with a password belong into the environment.
     #[arg(long, env = "REDLEASH_NODES", hide_env_values = true, global = true, value_name = "URL,...")]
-    #[arg(value_delimiter = ',', default_value = DEFAULT_NODES)]
+    #[arg(value_delimiter = ',')]
     pub(crate) nodes: Vec<String>,
 
     /// The prefix of all keys.
@@ -137,6 +135,11 @@ pub(crate) struct RunArgs {
     /// term: only SIGTERM. warn: only a warning. With the last two it may run beside the next holder.
     #[arg(long, default_value = "kill", value_name = "WHAT")]
     pub(crate) on_lost: OnLost,
+
+    /// The command runs in a pid namespace of its own (Linux): whatever it starts dies with the lock, daemons too, and also if
+    /// all of redleash is killed or stopped. Needs root or unprivileged user namespaces, otherwise 71.
+    #[arg(long)]
+    pub(crate) contain: bool,
 
     /// Leave REDLEASH_NODES, with its passwords, in the environment of the command.
     #[arg(long)]

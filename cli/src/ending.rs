@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// What is left of the lease when the last process is dead, if it needed SIGKILL.
 const MARGIN: Duration = Duration::from_millis(500);
-/// How long the rest of a group may live after the command: a `tee` that still has something to write.
+/// How long what the command left behind may live: a `tee` that still has something to write.
 const GRACE: Duration = Duration::from_secs(1);
 /// The shortest ttl that leaves time to end a command.
 pub(crate) const LEAST_TTL: Duration = Duration::from_secs(1);
@@ -29,9 +29,9 @@ impl Times {
 /// What to do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// SIGTERM to the group.
+    /// SIGTERM to the command and what it started.
     Term,
-    /// SIGKILL to the group.
+    /// SIGKILL to them.
     Kill,
     /// Nothing before this moment.
     Wait(Moment),
@@ -47,7 +47,7 @@ pub(crate) struct Ending {
     until: Moment,
     /// The lock is lost, or nobody is left to renew it.
     over: bool,
-    /// The command ended at this moment and left others of its group behind.
+    /// The command ended at this moment and left others behind.
     left: Option<Moment>,
     termed: Option<Moment>,
     killed: Option<Moment>,
@@ -70,12 +70,12 @@ impl Ending {
         self.over = true;
     }
 
-    /// The command ended by itself, others of its group did not.
+    /// The command ended by itself, others that it started did not.
     pub(crate) fn left(&mut self, now: Moment) {
         self.left.get_or_insert(now);
     }
 
-    /// When the group got SIGKILL.
+    /// When they got SIGKILL.
     pub(crate) fn killed(&self) -> Option<Moment> {
         self.killed
     }

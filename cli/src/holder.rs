@@ -2,6 +2,7 @@
 
 use crate::clock::{date, wall_ms};
 use crate::duration::rough;
+use crate::say;
 use redleash::{MasterStatus, Status};
 use std::time::Duration;
 
@@ -14,12 +15,13 @@ pub(crate) fn words(master: &MasterStatus) -> String {
         }
         Some(label) => label,
     };
+    let label = say::shown(label);
     match master.since_ms {
         Some(since) => {
             let for_ms = wall_ms().saturating_sub(since);
             format!("{label} since {} ({})", date(since), rough(Duration::from_millis(for_ms)))
         }
-        None => label.to_string(),
+        None => label,
     }
 }
 
@@ -43,7 +45,7 @@ pub(crate) fn with_masters(status: &Status) -> Option<String> {
 pub(crate) fn all_masters(status: &Status) -> String {
     let said = |m: &MasterStatus| {
         let words = m.failure.as_deref().or(m.holder.as_deref()).unwrap_or("free");
-        format!("{}: {words}", m.master)
+        format!("{}: {}", m.master, say::shown(words))
     };
     status.masters.iter().map(said).collect::<Vec<_>>().join("; ")
 }

@@ -1,5 +1,6 @@
 //! The one quiet line while redleash waits on a terminal.
 
+use crate::say;
 use crate::terminal::{Terminal, columns};
 use rustix::termios::isatty;
 use std::io::{self, Write};
@@ -24,7 +25,7 @@ impl Line {
             self.shown = true;
             let room = columns(io::stderr()).saturating_sub(1);
             // One that wraps could not be written over.
-            let text: String = text.chars().take(room).collect();
+            let text: String = say::shown(text).chars().take(room).collect();
             write(&format!("\r\x1b[K{text}"));
         }
     }

@@ -38,12 +38,14 @@ pub(crate) enum Report {
     Failed(String),
     /// A signal stopped it.
     Stopped(i32),
-    /// The group got SIGTERM, because the lease ends soon or the lock is lost.
+    /// The command and what it started got SIGTERM, because the lease ends soon or the lock is lost.
     Ending,
-    /// The command ended, and the rest of its group got SIGTERM.
-    Left,
-    /// Not even SIGKILL ended all of the group.
+    /// The command ended, and these processes, which it left behind, got SIGTERM.
+    Left(String),
+    /// Not even SIGKILL ended all processes of the command.
     Remains,
+    /// These processes have left the command as daemons, and run on.
+    Daemons(String),
     /// The command ended. The last report of all.
     Ended(Ended),
 }
@@ -75,8 +77,9 @@ impl Report {
             Report::Failed(why) => format!("failed {}\n", why.replace('\n', " ")),
             Report::Stopped(signal) => format!("stopped {signal}\n"),
             Report::Ending => "ending\n".into(),
-            Report::Left => "left\n".into(),
+            Report::Left(names) => format!("left {}\n", names.replace('\n', " ")),
             Report::Remains => "remains\n".into(),
+            Report::Daemons(names) => format!("daemons {}\n", names.replace('\n', " ")),
             Report::Ended(Ended::Code(code)) => format!("code {code}\n"),
             Report::Ended(Ended::Signal(signal)) => format!("signaled {signal}\n"),
         }
@@ -89,8 +92,9 @@ impl Report {
             "failed" => Some(Report::Failed(rest.into())),
             "stopped" => Some(Report::Stopped(rest.parse().ok()?)),
             "ending" => Some(Report::Ending),
-            "left" => Some(Report::Left),
+            "left" => Some(Report::Left(rest.into())),
             "remains" => Some(Report::Remains),
+            "daemons" => Some(Report::Daemons(rest.into())),
             "code" => Some(Report::Ended(Ended::Code(rest.parse().ok()?))),
             "signaled" => Some(Report::Ended(Ended::Signal(rest.parse().ok()?))),
             _ => None,
@@ -143,8 +147,9 @@ mod tests {
             Report::Failed("no more processes".into()),
             Report::Stopped(20),
             Report::Ending,
-            Report::Left,
+            Report::Left("pid 5 (tee)".into()),
             Report::Remains,
+            Report::Daemons("pid 6 (sleep)".into()),
             Report::Ended(Ended::Code(3)),
             Report::Ended(Ended::Signal(9)),
         ];

@@ -8,6 +8,7 @@ mod bench;
 mod child;
 mod clock;
 mod command;
+mod contain;
 mod duration;
 mod ending;
 mod exit;
@@ -25,6 +26,7 @@ mod status;
 mod supervised;
 mod supervisor;
 mod terminal;
+mod tree;
 mod unlock;
 mod waiting;
 mod watch;
@@ -39,6 +41,9 @@ fn main() -> ExitCode {
     // The stages between `run` and the command; started by this program alone, so they are not in the help.
     match argv.get(1).and_then(|word| word.to_str()) {
         Some(supervisor::STAGE) => return supervisor::main(&argv[2..]).into(),
+        Some(contain::STAGE) => return contain::main(&argv[2..]).into(),
+        Some(contain::PROBE) => return contain::probe_main(false).into(),
+        Some(contain::PROBE_INSIDE) => return contain::probe_main(true).into(),
         Some(child::STAGE) => return child::main(&argv[2..]).into(),
         _ => {}
     }

@@ -3,6 +3,7 @@
 use crate::args::{MasterArgs, RunArgs};
 use crate::clock::Moment;
 use crate::command;
+use crate::contain;
 use crate::duration::show;
 use crate::ending::{LEAST_TTL, Times};
 use crate::exit::{self, Failure, SYSTEM, USAGE};
@@ -29,8 +30,12 @@ pub(crate) fn run(masters: &MasterArgs, args: &RunArgs, verbose: bool) -> Result
     let start = Moment::now();
     let times = times(args)?;
     command::check(&args.name, &args.command)?;
+    nodes::check(masters)?;
     // Before any thread: they inherit it.
     terminal::block_stops();
+    if args.contain {
+        contain::probe(&args.name)?;
+    }
     let system = |what: &str, e: std::io::Error| {
         Failure::new(SYSTEM, format!("lock {:?}: {what}: {e}; nothing was started", args.name))
     };
@@ -61,6 +66,7 @@ pub(crate) fn run(masters: &MasterArgs, args: &RunArgs, verbose: bool) -> Result
         on_lost: args.on_lost,
         times,
         foreground: terminal.as_ref().is_some_and(Terminal::is_for_the_command),
+        contain: args.contain,
         nodes: args.pass_nodes.then(|| nodes::urls(masters).join(",")),
         command: &args.command,
     };

@@ -12,7 +12,11 @@ use std::time::Duration;
 pub(crate) fn status(masters: &MasterArgs, args: &StatusArgs) -> Result<u8, Failure> {
     let client = nodes::client(masters)?;
     let status = client.status(&args.name).map_err(|e| Failure::of(&args.name, &e))?;
-    say::result(&if args.json { json(&status).to_string() } else { text(&status) });
+    if args.json {
+        say::json(&json(&status))
+    } else {
+        say::result(&text(&status))
+    };
     if answered(&status) >= status.quorum {
         return Ok(0);
     }
@@ -47,7 +51,7 @@ fn text(status: &Status) -> String {
         }
         _ => format!("{:?}: no quorum of {} masters agrees on a holder", status.name, status.quorum),
     };
-    let lines = status.masters.iter().map(|m| format!("\n  {}: {m}", m.master));
+    let lines = status.masters.iter().map(|m| format!("\n  {}: {}", m.master, say::shown(&m.to_string())));
     std::iter::once(head).chain(lines).collect()
 }
 

@@ -2,11 +2,14 @@
 
 use crate::args::OnLost;
 use crate::clock::Moment;
+use crate::contain;
 use crate::ending::Times;
 use crate::link::{self, Order, Report};
+use crate::nodes::NAME_VARIABLE;
 use crate::supervisor;
-use redleash::crossbeam_channel::{Receiver, unbounded};
+use redleash::crossbeam_channel::{Receiver, never, unbounded};
 use rustix::fs::{Mode, OFlags, open};
+use rustix::process::Pid;
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,6 +18,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// This program, also after an upgrade has replaced its file.
 pub(crate) fn myself() -> io::Result<PathBuf> {
@@ -22,13 +26,21 @@ pub(crate) fn myself() -> io::Result<PathBuf> {
 }
 
 /// The orders' end of the link; several threads give orders.
-pub(crate) struct Orders(Mutex<UnixStream>);
+pub(crate) struct Orders {
+    link: Mutex<UnixStream>,
+    /// Knows the end of the lease as well.
+    warden: Option<UnixStream>,
+}
 
 impl Orders {
     /// A supervisor that is gone shows in its reports.
     pub(crate) fn send(&self, order: &Order) {
-        let mut link = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = link.write_all(order.line().as_bytes());
+        if let (Some(mut warden), Order::Until(_)) = (self.warden.as_ref(), order) {
+            // Not blocking. One that does not read for hundreds of renewals is stopped, and its timer ends it.
+            let _ = warden.write_all(order.line().as_bytes());
+        }
     }
 }
 
@@ -39,6 +51,8 @@ pub(crate) struct Job<'a> {
     pub(crate) on_lost: OnLost,
     pub(crate) times: Times,
     pub(crate) foreground: bool,
+    /// In a pid namespace of its own.
+    pub(crate) contain: bool,
     /// The masters for the command's environment.
     pub(crate) nodes: Option<String>,
     pub(crate) command: &'a [OsString],
@@ -58,23 +72,40 @@ impl Supervised {
         // In case that the supervisor is killed.
         adopt_orphans();
         let (ours, theirs) = UnixStream::pair()?;
+        let theirs = OwnedFd::from(theirs);
         let mut command = Command::new(myself()?);
+        command.arg0("redleash");
+        // One more stage, which starts the supervisor with its end of the link.
+        let (stdin, warden) = if job.contain {
+            let margin = job.times.margin.as_nanos().to_string();
+            command.args([contain::STAGE, on_lost(job.on_lost), &margin]);
+            let (orders, stdin) = UnixStream::pair()?;
+            link::send_first(&orders, &Order::Until(until), theirs.as_fd())?;
+            orders.set_nonblocking(true)?;
+            drop(theirs);
+            (OwnedFd::from(stdin), Some(orders))
+        } else {
+            command.arg(supervisor::STAGE);
+            (theirs, None)
+        };
         command
-            .arg0("redleash")
-            .args([supervisor::STAGE, job.name, on_lost(job.on_lost)])
+            .args([job.name, on_lost(job.on_lost)])
             .args([job.times.kill_after.as_nanos().to_string(), job.times.margin.as_nanos().to_string()])
             .arg(if job.foreground { "foreground" } else { "background" })
+            .arg(if job.contain { supervisor::CONTAINED } else { supervisor::FREE })
             .args(job.command)
-            .env("REDLEASH_NAME", job.name)
+            .env(NAME_VARIABLE, job.name)
             .env("REDLEASH_FENCE", job.fence.to_string())
             .env_remove("REDLEASH_NODES")
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdin(Stdio::from(stdin))
             // Signals of the terminal and of `kill -- -GROUP` are for redleash, which hands them on.
             .process_group(0);
         if let Some(nodes) = &job.nodes {
             command.env("REDLEASH_NODES", nodes);
         }
         let process = command.spawn()?;
+        // It holds the other end of the link.
+        drop(command);
         link::send_first(&ours, &Order::Until(until), io::stdin().as_fd())?;
         let_go_of_output();
         let_go_of_input();
@@ -90,7 +121,11 @@ impl Supervised {
             }
         };
         std::thread::Builder::new().name("redleash-reports".into()).spawn(read)?;
-        Ok(Supervised { process, orders: Arc::new(Orders(Mutex::new(ours))), reports })
+        Ok(Supervised { process, orders: Arc::new(Orders { link: Mutex::new(ours), warden }), reports })
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.process)
     }
 
     /// Ends a supervisor that does not do its work: stopped, for example.
@@ -98,9 +133,30 @@ impl Supervised {
         let _ = self.process.kill();
     }
 
-    /// Waits until its process is gone.
-    pub(crate) fn wait(&mut self) {
-        let _ = self.process.wait();
+    /// Whether the command is in a pid namespace of its own.
+    pub(crate) fn contains(&self) -> bool {
+        self.orders.warden.is_some()
+    }
+
+    /// The number, outside, of the command that has this one where the supervisor is.
+    pub(crate) fn command(&self, pid: i32) -> Option<Pid> {
+        if self.contains() { contain::pid_outside(self.pid(), pid) } else { Pid::from_raw(pid) }
+    }
+
+    /// Waits until its process is gone; false if that takes longer than `limit`. A namespace is gone when all its processes
+    /// are, and one that hangs in the kernel would be waited for in vain.
+    pub(crate) fn wait(&mut self, limit: Duration) -> bool {
+        if !self.contains() {
+            return self.process.wait().is_ok();
+        }
+        let end = Moment::now().plus(limit);
+        while matches!(self.process.try_wait(), Ok(None)) {
+            if Moment::now() >= end {
+                return false;
+            }
+            let _ = never::<()>().recv_timeout(Duration::from_millis(1));
+        }
+        true
     }
 }
 
@@ -112,11 +168,16 @@ fn on_lost(on_lost: OnLost) -> &'static str {
     }
 }
 
-/// Processes whose parent ended become the calling process's, so that the group is seen to be empty where nobody else collects the dead: in
-/// a container without an init.
-pub(crate) fn adopt_orphans() {
+/// Processes whose parent ended become the calling process's: so they stay below it, and are collected where nobody else
+/// does, in a container without an init.
+///
+/// False if the system has no such thing.
+pub(crate) fn adopt_orphans() -> bool {
     #[cfg(target_os = "linux")]
-    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+    let adopted = rustix::process::set_child_subreaper(Some(rustix::process::getpid())).is_ok();
+    #[cfg(not(target_os = "linux"))]
+    let adopted = false;
+    adopted
 }
 
 /// From here on the standard output is the command's alone: a reader sees its end when the command closes it.

@@ -1,19 +1,21 @@
-//! The supervisor: a process of its own between redleash and the command. It owns the command's process group, knows
-//! when the lease ends, and ends the group before; also if redleash gets SIGKILL, is stopped, or hangs.
+//! The supervisor: a process of its own between redleash and the command. It knows when the lease ends, and ends the command
+//! with all that it started before; also if redleash gets SIGKILL, is stopped, or hangs.
 
 use crate::alarm::{self, Alarm};
 use crate::args::OnLost;
 use crate::child;
 use crate::clock::Moment;
+use crate::contain;
 use crate::ending::{Ending, Step, Times};
 use crate::exit::{SYSTEM, USAGE};
 use crate::link::{self, Ended, Order, Report};
 use crate::say;
 use crate::signals;
 use crate::supervised;
+use crate::tree::{self, Found, Process, Tree};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, test_kill_process_group, wait};
+use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process_group, test_kill_process_group, wait};
 use signal_hook::consts::SIGCHLD;
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -22,11 +24,19 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// The word that starts this stage: `redleash supervise NAME ON_LOST KILL_AFTER_NS MARGIN_NS FOREGROUND CMD ARGS...`.
+/// The word that starts this stage: `redleash supervise NAME ON_LOST KILL_AFTER_NS MARGIN_NS FOREGROUND CONTAINED CMD ARGS...`.
 pub(crate) const STAGE: &str = "supervise";
 
-/// How often the rest of a group is looked at: nobody tells when it ends.
+/// Whether it is the first process of a pid namespace.
+pub(crate) const CONTAINED: &str = "contained";
+pub(crate) const FREE: &str = "free";
+
+/// How often the processes that are left are looked at: nobody tells when the last of them ends.
 const LOOK: Duration = Duration::from_millis(20);
+/// A look may take a tenth of the time, where there are thousands of processes.
+const LOOK_SHARE: u32 = 10;
+/// How many looks in a row may find somebody to kill before orders are read again.
+const SWEEP: usize = 5;
 /// How long SIGKILL may take; only a process that waits for a dead disk or network mount needs longer.
 const KILL_LIMIT: Duration = Duration::from_secs(2);
 
@@ -36,6 +46,7 @@ struct Task<'a> {
     on_lost: OnLost,
     times: Times,
     foreground: &'a str,
+    contained: bool,
     command: &'a [OsString],
 }
 
@@ -48,7 +59,12 @@ impl Task<'_> {
             on_lost: <OnLost as clap::ValueEnum>::from_str(word(1)?, false).ok()?,
             times: Times { kill_after: span(2)?, margin: span(3)? },
             foreground: word(4)?,
-            command: args.get(5..).filter(|command| !command.is_empty())?,
+            contained: match word(5)? {
+                CONTAINED => true,
+                FREE => false,
+                _ => return None,
+            },
+            command: args.get(6..).filter(|command| !command.is_empty())?,
         })
     }
 }
@@ -72,7 +88,7 @@ fn begin(task: &Task<'_>) -> io::Result<Option<Supervisor>> {
     let (children, waker) = UnixStream::pair()?;
     children.set_nonblocking(true)?;
     signal_hook::low_level::pipe::register(SIGCHLD, waker)?;
-    supervised::adopt_orphans();
+    let adopts = supervised::adopt_orphans();
     let link = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let Some((stdin, mut bytes)) = link::receive_first(&link)? else { return Ok(None) };
     let first = String::from_utf8_lossy(&bytes).into_owned();
@@ -81,8 +97,13 @@ fn begin(task: &Task<'_>) -> io::Result<Option<Supervisor>> {
     bytes.drain(..=line.len());
     link.set_nonblocking(true)?;
     let alarm = Alarm::new()?;
+    let ready = if task.contained { contain::settle() } else { Ok(()) };
     let over = Moment::now() >= until;
-    let spawned = if over { Err(io::Error::other("the lease was over before")) } else { spawn(task, stdin) };
+    let spawned = match ready {
+        Err(e) => Err(e),
+        Ok(()) if over => Err(io::Error::other("the lease was over before")),
+        Ok(()) => spawn(task, stdin),
+    };
     let mut told = &link;
     let pid = match spawned {
         Ok(pid) => pid,
@@ -101,6 +122,11 @@ fn begin(task: &Task<'_>) -> io::Result<Option<Supervisor>> {
         children,
         alarm,
         group: pid,
+        tree: if task.contained { Tree::contained(&[getpid()]) } else { Tree::below(&[getpid()]) },
+        adopts,
+        childless: false,
+        daemons: Vec::new(),
+        look: LOOK,
         ending: Ending::new(task.times, task.on_lost, until),
         ended: None,
         stopped: false,
@@ -127,6 +153,15 @@ struct Supervisor {
     children: UnixStream,
     alarm: Alarm,
     group: Pid,
+    tree: Tree,
+    /// Orphans of the command are children of this process.
+    adopts: bool,
+    /// This process has no child, as it saw last.
+    childless: bool,
+    /// Processes that had left when they were looked at last.
+    daemons: Vec<Process>,
+    /// How often to look at the processes that are left.
+    look: Duration,
     ending: Ending,
     ended: Option<Ended>,
     stopped: bool,
@@ -151,6 +186,9 @@ impl Supervisor {
                 }
             }
             let due = self.act();
+            if self.ending.killed().is_some() {
+                self.kill_all();
+            }
             self.sleep(due)?;
         }
     }
@@ -160,19 +198,48 @@ impl Supervisor {
         loop {
             match self.ending.step(Moment::now()) {
                 Step::Wait(due) => return due,
-                Step::Term => {
-                    self.report(if self.ended.is_some() { &Report::Left } else { &Report::Ending });
-                    self.signal(Signal::TERM);
-                    // A process that is stopped would not see it.
-                    self.signal(Signal::CONT);
-                }
+                Step::Term => self.ask_to_end(),
+                // The others follow at once: see `work`.
                 Step::Kill => self.signal(Signal::KILL),
             }
         }
     }
 
+    /// SIGTERM to the command and all that it started. They are looked for before, because a parent that ends makes orphans, and
+    /// an orphan in a session of its own has left.
+    fn ask_to_end(&mut self) {
+        let found = self.look();
+        let names = found.as_ref().map_or_else(|_| "processes of its group".into(), |found| tree::names(&found.bound));
+        self.report(&if self.ended.is_some() { Report::Left(names) } else { Report::Ending });
+        // Whom --on-lost term spares may start a daemon later.
+        if let Some(found) = found.as_ref().ok().filter(|_| self.ended.is_some() || self.on_lost == OnLost::Kill) {
+            self.tree.close(found);
+        }
+        // A process that is stopped would not see SIGTERM alone.
+        for signal in [Signal::TERM, Signal::CONT] {
+            if let Ok(found) = &found {
+                found.signal(signal);
+            } else {
+                self.signal(signal);
+            }
+        }
+    }
+
+    fn kill_all(&mut self) {
+        let mut tree = std::mem::take(&mut self.tree);
+        let _ = tree.kill(SWEEP, || self.collect());
+        self.tree = tree;
+    }
+
+    fn look(&mut self) -> io::Result<Found> {
+        let start = Moment::now();
+        let found = self.tree.look()?;
+        self.look = LOOK.max(Moment::now().since(start) * LOOK_SHARE);
+        Ok(found)
+    }
+
     fn sleep(&mut self, due: Moment) -> io::Result<()> {
-        let look = self.ended.is_some().then_some(LOOK);
+        let look = (self.ended.is_some() || self.ending.killed().is_some()).then_some(self.look);
         let both = [self.children.as_fd(), self.link.as_fd()];
         // The end of file of the link would end every wait at once.
         let readers = if self.orphaned { &both[..1] } else { &both[..] };
@@ -229,18 +296,48 @@ impl Supervisor {
         }
     }
 
-    fn signal(&self, signal: Signal) {
-        let _ = kill_process_group(self.group, signal);
+    /// To the command's group; to all that it left behind when it has ended, since another group may have the number then.
+    fn signal(&mut self, signal: Signal) {
+        match self.ended.map(|_| self.look()) {
+            Some(Ok(found)) => found.signal(signal),
+            None | Some(Err(_)) => {
+                let _ = kill_process_group(self.group, signal);
+            }
+        }
     }
 
-    /// Whether nobody is left in the group. Not asked while the command itself lives, whose number is the group's.
-    fn is_empty(&self) -> bool {
+    /// Not asked while the command itself lives, whose number is the group's.
+    fn is_group_empty(&self) -> bool {
         test_kill_process_group(self.group) == Err(Errno::SRCH)
+    }
+
+    /// Whether all have ended, but for those that have left.
+    fn is_empty(&mut self) -> bool {
+        self.daemons.clear();
+        if self.adopts && self.childless {
+            return true;
+        }
+        match self.look() {
+            Ok(found) => {
+                let empty = found.is_empty();
+                self.daemons = found.left;
+                empty
+            }
+            Err(_) => self.is_group_empty(),
+        }
     }
 
     /// Takes notice of children that ended or were stopped; orphans of the command are among them.
     fn collect(&mut self) {
-        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+        loop {
+            let (pid, status) = match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+                Ok(Some(child)) => child,
+                Err(Errno::INTR) => continue,
+                other => {
+                    self.childless = matches!(other, Err(Errno::CHILD));
+                    return;
+                }
+            };
             if pid != self.group {
                 continue;
             }
@@ -261,6 +358,13 @@ impl Supervisor {
     }
 
     fn finish(&self, ended: Ended) -> io::Result<()> {
+        if !self.daemons.is_empty() {
+            let names = tree::names(&self.daemons);
+            if self.orphaned {
+                say::sentence(&daemons_sentence(&self.name, &names));
+            }
+            self.report(&Report::Daemons(names));
+        }
         self.report(&Report::Ended(ended));
         if self.orphaned && self.on_lost != OnLost::Warn {
             let name = &self.name;
@@ -271,4 +375,9 @@ impl Supervisor {
         }
         Ok(())
     }
+}
+
+/// What the user should know of processes that run on.
+pub(crate) fn daemons_sentence(name: &str, names: &str) -> String {
+    format!("lock {name:?}: {names} has left the command (setsid, and its parent ended) and runs on without the lock")
 }

@@ -7,7 +7,7 @@ use crate::holder;
 use crate::nodes;
 use crate::say;
 use rustix::termios::isatty;
-use std::io::{self, Write};
+use std::io;
 
 pub(crate) fn unlock(masters: &MasterArgs, args: &UnlockArgs) -> Result<u8, Failure> {
     let name = &args.name;
@@ -35,8 +35,7 @@ pub(crate) fn unlock(masters: &MasterArgs, args: &UnlockArgs) -> Result<u8, Fail
 
 fn confirmed(name: &str, holder: &str, now: bool) -> bool {
     let risk = if now { " AT ONCE, although it may still be at work" } else { "" };
-    let mut err = io::stderr().lock();
-    let _ = write!(err, "redleash: take lock {name:?} from {holder}{risk}? [y/N] ").and_then(|()| err.flush());
+    say::question(&format!("take lock {name:?} from {holder}{risk}? [y/N]"));
     let mut answer = String::new();
     let read = io::stdin().read_line(&mut answer);
     read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")

@@ -9,20 +9,24 @@ use crate::link::{Ended, Order, Report};
 use crate::run::how;
 use crate::say;
 use crate::supervised::Supervised;
+use crate::supervisor::daemons_sentence;
 use crate::terminal::Terminal;
+use crate::tree::Tree;
 use redleash::crossbeam_channel::{Receiver, RecvTimeoutError, never, select, tick};
 use redleash::{Client, LockGuard, State};
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitOptions, kill_current_process_group, kill_process_group, test_kill_process_group, waitpgid,
+    Pid, Signal, WaitOptions, getpid, kill_current_process_group, kill_process_group, test_kill_process_group, wait,
 };
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGKILL, SIGTTIN, SIGTTOU};
 use std::time::Duration;
 
 /// How long a signal that continues us may take to be heard of.
 const CONTINUED: Duration = Duration::from_millis(200);
-/// How long a killed group may take to be gone.
+/// How long killed processes may take to be gone.
 const GONE: Duration = Duration::from_secs(2);
+/// How many looks in a row may find somebody to kill.
+const SWEEP: usize = 5;
 
 /// What became of the command.
 pub(crate) enum Outcome {
@@ -50,10 +54,21 @@ pub(crate) fn lost_sentence(name: &str, why: &str, ended: Ended) -> String {
     format!("lock {name:?} is lost: {why}; the command ended {how}: look at what it left half done, then run it again")
 }
 
+fn remains(name: &str) {
+    say::sentence(&format!(
+        "lock {name:?}: not even SIGKILL ended all processes of the command; look for one that hangs in the kernel"
+    ));
+}
+
 /// What is known of the command so far.
 struct Seen {
+    /// The command and all that it started, below the supervisor, or below us when that has ended.
+    tree: Tree,
     /// The end of the lease, also after the lock was lost: nobody else is granted before if it was taken by force.
     until: Moment,
+    /// The command was started.
+    started: bool,
+    /// Its group, by the number that it has here.
     group: Option<Pid>,
     ended: Option<Ended>,
     not_started: Option<String>,
@@ -64,15 +79,16 @@ struct Seen {
 }
 
 impl Seen {
-    fn new(until: Moment) -> Seen {
-        Seen { until, group: None, ended: None, not_started: None, lost: None, helped: false }
+    fn new(until: Moment, supervisor: Pid) -> Seen {
+        let tree = Tree::below(&[getpid(), supervisor]);
+        Seen { tree, until, started: false, group: None, ended: None, not_started: None, lost: None, helped: false }
     }
 }
 
 impl Watch<'_> {
     /// `until` is the end of the lease when the command was started.
     pub(crate) fn run(&self, supervised: &mut Supervised, until: Moment) -> Outcome {
-        let mut seen = Seen::new(until);
+        let mut seen = Seen::new(until, supervised.pid());
         let name = self.guard.name();
         let mut lost = self.guard.lost().clone();
         let look = tick(self.times.margin / 4);
@@ -100,7 +116,9 @@ impl Watch<'_> {
         if seen.ended.is_none() && seen.not_started.is_none() {
             self.without_supervisor(&mut seen);
         }
-        supervised.wait();
+        if !supervised.wait(GONE) {
+            remains(name);
+        }
         if let (Some(terminal), Some(group)) = (self.terminal, seen.group) {
             terminal.take_back(group);
             if matches!(seen.ended, Some(Ended::Signal(_))) {
@@ -120,17 +138,23 @@ impl Watch<'_> {
     fn hear(&self, supervised: &Supervised, report: Report, seen: &mut Seen) {
         let name = self.guard.name();
         match report {
-            Report::Started(pid) => seen.group = Pid::from_raw(pid),
+            Report::Started(pid) => (seen.started, seen.group) = (true, supervised.command(pid)),
             Report::Failed(why) => seen.not_started = Some(why),
             Report::Stopped(signal) => self.stopped(supervised, signal, seen),
             Report::Ending => self.end_is_near(seen),
-            Report::Left => say::sentence(&format!(
-                "lock {name:?}: the command ended and left processes in its group behind; they are ended before the lock is \
-                 released (a daemon leaves the group with setsid)"
-            )),
-            Report::Remains => say::sentence(&format!(
-                "lock {name:?}: not even SIGKILL ended all processes of the command; look for one that hangs in the kernel"
-            )),
+            Report::Left(names) => {
+                let daemons = if supervised.contains() {
+                    "--contain lets no daemon run on"
+                } else {
+                    "a daemon leaves with a double fork and setsid"
+                };
+                say::sentence(&format!(
+                    "lock {name:?}: the command ended and left processes behind: {names}; they are ended before the lock \
+                     is released ({daemons})"
+                ));
+            }
+            Report::Daemons(names) => say::sentence(&daemons_sentence(name, &names)),
+            Report::Remains => remains(name),
             Report::Ended(ended) => seen.ended = Some(ended),
         }
     }
@@ -167,25 +191,36 @@ impl Watch<'_> {
     fn look_after(&self, supervised: &mut Supervised, seen: &mut Seen) {
         seen.until = feeder::until(self.guard).unwrap_or(seen.until);
         let late = Moment::now() >= seen.until.minus(self.times.margin / 2);
-        let Some(group) = seen.group.filter(|_| late && self.on_lost == OnLost::Kill) else { return };
-        if seen.ended.is_none() && !seen.helped {
-            seen.helped = true;
-            let _ = kill_process_group(group, Signal::KILL);
-            // The command is dead, so its supervisor has nothing to do that is worth waiting for.
-            supervised.kill();
+        if !late || self.on_lost != OnLost::Kill || !seen.started || seen.ended.is_some() || seen.helped {
+            return;
         }
+        seen.helped = true;
+        if !supervised.contains() {
+            // The supervisor is stopped, so the command is not collected, and the group's number is its own.
+            seen.group.map(|group| kill_process_group(group, Signal::KILL));
+            let _ = seen.tree.kill(SWEEP, || ());
+        }
+        // The command is dead, or dies with this.
+        supervised.kill();
     }
 
-    /// The supervisor was killed: the command with it, its group by us.
+    /// The supervisor was killed: the command with it, the others by us.
     fn without_supervisor(&self, seen: &mut Seen) {
-        let Some(group) = seen.group else { return };
-        let _ = kill_process_group(group, Signal::KILL);
+        if !seen.started {
+            return;
+        }
+        seen.group.map(|group| kill_process_group(group, Signal::KILL));
+        let is_group_gone = |group: Pid| test_kill_process_group(group) == Err(Errno::SRCH);
         let start = Moment::now();
-        // Its processes are our children now, or somebody else's who collects them.
-        while test_kill_process_group(group) != Err(Errno::SRCH) && Moment::now().since(start) < GONE {
-            if !matches!(waitpgid(group, WaitOptions::NOHANG), Ok(Some(_))) {
-                let _ = never::<()>().recv_timeout(Duration::from_millis(5));
+        loop {
+            // They are our children now, or somebody else's who collects them.
+            let collect = || while matches!(wait(WaitOptions::NOHANG), Ok(Some(_)) | Err(Errno::INTR)) {};
+            let gone = seen.tree.kill(SWEEP, collect);
+            let gone = gone.unwrap_or_else(|_| seen.group.is_none_or(is_group_gone));
+            if gone || Moment::now().since(start) >= GONE {
+                break;
             }
+            let _ = never::<()>().recv_timeout(Duration::from_millis(5));
         }
         seen.ended = Some(Ended::Signal(SIGKILL));
         if !seen.helped {

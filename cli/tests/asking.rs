@@ -116,6 +116,72 @@ fn unlock_of_a_free_lock() {
     assert!(done.code() == 0 && done.out.contains("free already"), "{done:?}");
 }
 
+/// Clears the screen, sets the window's title, begins a line, and turns the direction of writing around.
+const HOSTILE: &str = "a\x1b[2J\x1b]0;t\x07\nredleash: fine\r\u{9b}3m\u{202e}gpj\u{2066}\u{7f}z";
+const HARMLESS: &str = "a\\u{1b}[2J\\u{1b}]0;t\\u{7}\\nredleash: fine\\r\\u{9b}3m\\u{202e}gpj\\u{2066}\\u{7f}z";
+
+#[track_caller]
+fn assert_harmless(text: &str) {
+    let harmful =
+        |c: &char| (c.is_control() && *c != '\n') || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    assert_eq!(text.chars().find(harmful), None, "{text:?}");
+    assert!(!text.contains("\nredleash: fine"), "{text:?}");
+}
+
+#[test]
+fn what_others_wrote_to_the_masters_is_shown_escaped() {
+    let Some(bench) = bench(3) else { return };
+    let _held = bench.hold("x");
+    let write = |label: &str| {
+        for master in bench.masters.iter() {
+            let value = master.command(&["GET", "rl:L:{x}"]).unwrap().text().unwrap();
+            let parts: Vec<&str> = value.splitn(3, '|').collect();
+            let since = value.rsplit_once('|').unwrap().1;
+            let value = format!("{}|{}|{label}|{since}", parts[0], parts[1]);
+            assert!(master.command(&["SET", "rl:L:{x}", &value, "KEEPTTL"]).unwrap().is_ok());
+        }
+    };
+    write(HOSTILE);
+    let runs: [(&[&str], i32); 4] = [
+        (&["status", "x"], 0),
+        (&["-vvv", "run", "-n", "x", "--", "true"], 75),
+        (&["run", "-v", "-w", "0.3", "x", "--", "true"], 75),
+        (&["unlock", "--force", "x"], 0),
+    ];
+    for (args, code) in runs {
+        let done = done(&mut bench.redleash(args));
+        assert_eq!(done.code(), code, "{done:?}");
+        assert!(format!("{}{}", done.out, done.err).contains(HARMLESS), "{done:?}");
+        assert_harmless(&done.out);
+        assert_harmless(&done.err);
+        if args[0] == "status" {
+            assert_eq!(done.out.lines().count(), 4, "{done:?}");
+        }
+    }
+    // Taken away: written anew for those who come.
+    for master in bench.masters.iter() {
+        master.command(&["DEL", "rl:L:{x}"]).unwrap();
+    }
+    let client = Client::builder().nodes(bench.masters.urls()).label("the other").build().unwrap();
+    let _other = client.lock("x").try_acquire().unwrap().unwrap();
+    write(HOSTILE);
+    let json = done(&mut bench.redleash(&["status", "--json", "x"]));
+    assert_harmless(&json.out);
+    let parsed: Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!((&parsed["holder"], &parsed["masters"][2]["holder"]), (&HOSTILE.into(), &HOSTILE.into()));
+    let mut terminal = Terminal::start(&bench.nodes(), &["redleash", "run", "-w", "1", "x", "--", "true"]);
+    terminal.expect(&format!("held by {HARMLESS}"));
+    terminal.end();
+    // What redleash itself writes to the terminal: it wipes its line out.
+    assert_harmless(&terminal.screen().replace("\r\x1b[K", "").replace("\r\n", "\n"));
+    let mut terminal = Terminal::start(&bench.nodes(), &["redleash", "unlock", "--force", "x"]);
+    terminal.expect("[y/N]");
+    terminal.typed("\n");
+    terminal.end();
+    assert!(terminal.screen().contains(HARMLESS), "{:?}", terminal.screen());
+    assert_harmless(&terminal.screen().replace("\r\n", "\n"));
+}
+
 #[test]
 fn unlock_asks_on_a_terminal() {
     let Some(bench) = bench(1) else { return };

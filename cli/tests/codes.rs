@@ -22,10 +22,13 @@ fn the_streams_and_the_code_are_the_commands() {
 
 #[test]
 fn what_the_operating_system_refuses_is_71() {
+    // The loader of the program needs one descriptor, and the caller may have left some open: bash closes them all.
+    let script = r#"for fd in /proc/self/fd/*; do fd=${fd##*/}; [ "$fd" -le 2 ] || eval "exec $fd>&-"; done
+        ulimit -n $1; shift; exec "$@""#;
     for descriptors in ["4", "5", "6"] {
-        let mut shell = Command::new("sh");
-        shell.args(["-c", "ulimit -n $1; exec \"$2\" run -n x -- true", "sh", descriptors, support::REDLEASH]);
-        done(&mut shell).expect(71, &["Too many open files"]);
+        let mut shell = Command::new("bash");
+        shell.args(["-c", script, "bash", descriptors, support::REDLEASH, "run", "-n", "x", "--", "true"]);
+        done(shell.env("REDLEASH_NODES", "redis://127.0.0.1:1")).expect(71, &["Too many open files"]);
     }
 }
 
@@ -80,7 +83,7 @@ fn passwords_are_seen_by_no_other_process() {
 
 #[test]
 fn a_wrong_command_line_is_64() {
-    let usages: [(&[&str], &[&str]); 14] = [
+    let usages: [(&[&str], &[&str]); 15] = [
         (&[], &["Usage"]),
         (&["run", "x", "--nonsense", "--", "true"], &["--nonsense"]),
         (&["run", "x", "true"], &["`--`", "redleash run NAME -- CMD"]),
@@ -96,7 +99,8 @@ fn a_wrong_command_line_is_64() {
         (&["run", "--ttl", "500ms", "x", "--", "true"], &["--ttl 500ms"]),
         (&["run", "--max-hold", "2s", "x", "--", "true"], &["--max-hold 2s"]),
         (&["unlock", "x"], &["--force"]),
-        (&["supervise", "x", "kill", "1", "1", "background", "true"], &["started by `redleash run` only"]),
+        (&["supervise", "x", "kill", "1", "1", "background", "free", "true"], &["started by `redleash run` only"]),
+        (&["contain", "kill", "1", "x", "kill"], &["started by `redleash run` only"]),
         (&["exec-command"], &["started by `redleash run` only"]),
     ];
     for (args, words) in usages {
@@ -114,11 +118,32 @@ fn a_wrong_configuration_is_78() {
     nodes("http://127.0.0.1").expect(78, &["nodes", "redis://"]);
     nodes("redis://127.0.0.1:1,redis://127.0.0.1:1").expect(78, &["127.0.0.1:1", "twice"]);
     nodes("redis+sentinel://127.0.0.1").expect(78, &["Sentinel"]);
-    nodes(",").expect(78, &["nodes"]);
+    nodes(",").expect(78, &["REDLEASH_NODES", "--nodes"]);
     let Some(bench) = bench(1) else { return };
     done(&mut bench.redleash(&["run", "--ttl", "58s", "x", "--", "true"])).expect(78, &["lock_delay", "max_lease"]);
     bench.masters[0].command(&["LPUSH", "rl:L:{x}", "not a lock"]).unwrap();
     done(&mut bench.redleash(&["run", "x", "--", "true"])).expect(78, &["\"x\"", "list", "127.0.0.1"]);
+}
+
+#[test]
+fn without_masters_it_is_78_and_says_how_to_name_them() {
+    for args in [&["run", "x", "--", "true"][..], &["status", "x"], &["init"], &["unlock", "--force", "x"], &["bench"]]
+    {
+        let words = ["REDLEASH_NODES", "--nodes", "redis://10.0.0.1,", "same on all hosts"];
+        let done = done(&mut redleash(args));
+        done.expect(78, &words);
+        assert!(!done.err.contains("--pass-nodes"), "{done:?}");
+    }
+}
+
+#[test]
+fn a_nested_run_says_who_removed_the_masters() {
+    let Some(bench) = bench(1) else { return };
+    let inner = format!("{} run inner -- echo started", support::REDLEASH);
+    let nested = done(&mut bench.script(&[], "outer", &inner));
+    nested.expect(78, &["\"outer\"", "removes REDLEASH_NODES", "--pass-nodes"]);
+    let passed = done(&mut bench.script(&["--pass-nodes"], "outer", &inner));
+    assert_eq!((passed.code(), passed.out.as_str(), passed.err.as_str()), (0, "started\n", ""));
 }
 
 #[test]

@@ -177,6 +177,84 @@ fn the_lock_is_taken_away() {
     running.end().expect(76, &["\"x\"", "another owner", "(revoked)", "SIGKILL"]);
 }
 
+/// timeout(1) makes a process group of its own, and the worker in it cannot be asked to end.
+fn below_timeout() -> String {
+    format!("timeout 60 sh -c '{WORK}'; true")
+}
+
+#[test]
+fn a_worker_in_a_group_of_its_own_ends_with_sigterm() {
+    let Some(bench) = bench(3) else { return };
+    let running = at_work(&bench, &["--kill-after", "500ms"], &below_timeout());
+    running.signal("TERM");
+    running.end().expect(143, &["\"x\"", "left processes", "(timeout)"]);
+    // The lock was released, so there is no lease to wait for.
+    assert_dead_before_the_next_holder(&bench);
+}
+
+#[test]
+fn a_worker_in_a_group_of_its_own_ends_with_redleash() {
+    let Some(bench) = bench(3) else { return };
+    let running = at_work(&bench, &[], &below_timeout());
+    running.signal("KILL");
+    assert_dead_before_the_next_holder(&bench);
+}
+
+#[test]
+fn a_worker_in_a_group_of_its_own_ends_with_a_lock_that_is_taken_away() {
+    let Some(bench) = bench(3) else { return };
+    let running = at_work(&bench, &[], &below_timeout());
+    done(&mut bench.redleash(&["unlock", "--force", "--yes", "x"])).expect(0, &[]);
+    assert_dead_before_the_next_holder(&bench);
+    running.end().expect(76, &["\"x\"", "another owner"]);
+}
+
+#[test]
+fn a_worker_in_a_group_of_its_own_ends_with_the_supervisor() {
+    let Some(bench) = bench(3) else { return };
+    let running = at_work(&bench, &[], &below_timeout());
+    signal(running.supervisor(), "KILL");
+    running.end().expect(137, &["\"x\"", "supervisor"]);
+    assert_dead_before_the_next_holder(&bench);
+}
+
+#[test]
+fn a_worker_in_a_group_of_its_own_ends_though_the_supervisor_is_stopped() {
+    let Some(bench) = bench(3) else { return };
+    let running = at_work(&bench, &[], &below_timeout());
+    signal(running.supervisor(), "STOP");
+    bench.client.force_release("x").unwrap();
+    assert_dead_before_the_next_holder(&bench);
+    running.end().expect(76, &["\"x\"", "lost"]);
+}
+
+#[test]
+fn a_session_of_its_own_below_a_living_parent_ends_with_the_lock() {
+    let Some(bench) = bench(3) else { return };
+    let running = at_work(&bench, &[], &format!("setsid sh -c '{WORK}'; true"));
+    bench.client.force_release("x").unwrap();
+    assert_dead_before_the_next_holder(&bench);
+    running.end().expect(76, &["\"x\"", "another owner"]);
+}
+
+#[test]
+fn a_command_that_forks_all_the_while_does_not_outrun_its_end() {
+    let Some(bench) = bench(3) else { return };
+    // Four chains: each process moves to a group of its own, starts the next one, and ends. Some tell the time. For a minute at
+    // most.
+    let storm = r#"$SIG{TERM} = $SIG{CHLD} = "IGNORE"; my $end = time + 60;
+        for (my $i = 0; time < $end; $i++) {
+            setpgrp;
+            if ($i % 20 == 0) { open my $f, ">>", $ENV{F}; printf $f "%d\n", `date +%s%N`; close $f; }
+            exit if fork;
+        }"#;
+    fs::write(bench.file("storm"), storm).unwrap();
+    let script = format!("for i in 1 2 3 4; do perl {} & done; wait; sleep 60", bench.file("storm").display());
+    let running = at_work(&bench, &[], &script);
+    running.signal("KILL");
+    assert_dead_before_the_next_holder(&bench);
+}
+
 #[test]
 fn a_command_has_the_time_to_end_in_good_order() {
     let Some(bench) = bench(3) else { return };

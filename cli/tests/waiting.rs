@@ -4,6 +4,7 @@
 mod support;
 
 use std::fs;
+use std::process::Stdio;
 use std::time::Duration;
 use support::servers::wait_until;
 use support::{bench, done, eventually, ms, start};
@@ -39,12 +40,16 @@ fn the_label_is_host_process_and_command_without_its_arguments() {
 fn it_waits_until_the_lock_is_free() {
     let Some(bench) = bench(3) else { return };
     let held = bench.hold("x");
-    let mut waiting = start(&mut bench.redleash(&["run", "-v", "-w", "60", "x", "--", "echo", "mine"]));
-    assert!(!wait_until(ms(300), || !waiting.is_running()), "it does not run beside the holder");
+    let file = bench.file("said");
+    let said = || fs::read_to_string(&file).unwrap();
+    let mut command = bench.redleash(&["run", "-v", "-w", "60", "x", "--", "echo", "mine"]);
+    let waiting = command.stdout(Stdio::piped()).stderr(fs::File::create(&file).unwrap()).spawn().unwrap();
+    eventually("it says for whom it waits", || said().contains("waiting") && said().contains("test bench"));
+    assert!(!said().contains("granted"), "it does not run beside the holder");
     drop(held);
-    let done = waiting.end();
-    done.expect(0, &["waiting", "test bench", "granted"]);
-    assert_eq!(done.out, "mine\n");
+    let done = waiting.wait_with_output().unwrap();
+    assert_eq!((done.status.code(), done.stdout.as_slice()), (Some(0), &b"mine\n"[..]), "{}", said());
+    assert!(said().contains("granted"), "{}", said());
 }
 
 #[test]

@@ -244,8 +244,8 @@ impl Engine {
         }
         if found.iter().enumerate().any(|(i, f)| matches!(f, Found::Place(place) if *place != i)) {
             journal::warn!(
-                "other clients name these masters in another order, or two of them have swapped their addresses: name them in \
-                 the same order everywhere; with a new master among them this client would be refused"
+                "other clients name these masters in another order, or two of them have swapped their addresses, or they belong \
+                 to another set of masters too: name the same masters in the same order everywhere"
             );
         }
         Ok(())

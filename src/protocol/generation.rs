@@ -78,20 +78,17 @@ pub enum Found {
     Place(usize),
 }
 
-/// Looks for a sign that a master belongs to another set of masters with the same settings: it had another place there. A node
-/// with such a sign and its place; `None` if the same masters may have been named in another order.
+/// Looks for a sign that a master belongs to another set of masters with the same settings: it had another place there, and at
+/// least half of the nodes here are new. A node with such a sign and its place.
+///
+/// Another place alone is no such sign: the same masters may be named in another order, and one of them may have begun anew.
 pub fn of_another_set(found: &[Found]) -> Option<(usize, usize)> {
     let moved = found.iter().enumerate().find_map(|(i, f)| match f {
         Found::Place(place) if *place != i => Some((i, *place)),
         _ => None,
     })?;
-    let mut places: Vec<usize> =
-        found.iter().filter_map(|f| if let Found::Place(place) = f { Some(*place) } else { None }).collect();
-    places.sort_unstable();
-    let known = places.len();
-    places.dedup();
-    let permuted = places.len() == known && places.last().is_none_or(|last| *last < found.len());
-    (!permuted || found.contains(&Found::Blank)).then_some(moved)
+    let blank = found.iter().filter(|f| **f == Found::Blank).count();
+    (2 * blank >= found.len()).then_some(moved)
 }
 
 /// How often, at the least, a client looks up the address of each master and compares the server there with the one that

@@ -68,7 +68,11 @@ pub(crate) fn bench(masters: &MasterArgs, args: &BenchArgs) -> Result<u8, Failur
     let left = course.clear();
     let Course { signal, mut found, .. } = course;
     found.ended_by = signal.map(signals::name);
-    say::result(&if args.json { found::json(&found).to_string() } else { found::text(&found, Ink::of_stdout()) });
+    if args.json {
+        say::json(&found::json(&found))
+    } else {
+        say::result(&found::text(&found, Ink::of_stdout()))
+    };
     ended.map_err(|e| Failure::of(&format!("{prefix}/..."), &e))?;
     if left {
         say::sentence("a master did not take the last release; its key ends with its ttl");

@@ -14,10 +14,14 @@ pub mod servers;
 
 use redleash::{Client, Lock, LockGuard, Options, Retry};
 use servers::{Cluster, Scratch, wait_until};
+use signal_hook::consts::SIGPIPE;
+use signal_hook::flag::register_conditional_default;
 use std::fs;
 use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Once};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -138,7 +142,24 @@ impl Bench {
 /// A command that cannot be asked to end, and writes the time all the while.
 pub const WORK: &str = r#"trap "" TERM; while :; do date +%s%N >> "$F"; sleep 0.01; done"#;
 
+/// Whoever started the tests may ignore signals (`&` in a script, nohup), and what is ignored is inherited by each program that
+/// is started here. From now on such signals have their default effect in this process and in those that it starts.
+pub fn hear_signals() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or("0").trim();
+        let ignored = u64::from_str_radix(ignored, 16).unwrap();
+        // The standard library ignores SIGPIPE, but not in the programs that it starts.
+        for signal in (1..32).filter(|signal| ignored & (1 << (signal - 1)) != 0 && *signal != SIGPIPE) {
+            // A handler does not survive the start of another program; this one does what no handler would do.
+            let _ = register_conditional_default(signal, Arc::new(AtomicBool::new(true)));
+        }
+    });
+}
+
 pub fn redleash(args: &[&str]) -> Command {
+    hear_signals();
     let mut command = Command::new(REDLEASH);
     command.args(args).stdin(Stdio::null());
     for name in ["NODES", "NAMESPACE", "DEPLOYMENT", "MAX_LEASE", "FAULT_MARGIN", "NAME", "FENCE"] {
@@ -180,6 +201,7 @@ impl Done {
 
 /// Starts it with its output captured.
 pub fn start(command: &mut Command) -> Running {
+    hear_signals();
     let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let out = process.stdout.take().map(collect);
     let err = process.stderr.take().map(collect);

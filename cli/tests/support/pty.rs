@@ -26,6 +26,7 @@ pub struct Terminal {
 impl Terminal {
     /// Runs `sh -c SCRIPT` or the like as the leader of a new session on a new terminal; `redleash` is in its PATH.
     pub fn start(nodes: &str, args: &[&str]) -> Terminal {
+        super::hear_signals();
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
@@ -74,7 +75,8 @@ impl Terminal {
     /// Waits until this was printed. What is typed is shown too, so look for what is not typed.
     #[track_caller]
     pub fn expect(&self, text: &str) {
-        let shown = wait_until(SOON, || self.screen().contains(text));
+        // As long as for the end of a program: what is waited for may be its last line.
+        let shown = wait_until(3 * SOON, || self.screen().contains(text));
         assert!(shown, "{text:?} did not appear on the terminal:\n{}", self.screen());
     }
 
@@ -97,7 +99,7 @@ impl Terminal {
     #[track_caller]
     pub fn end(&mut self) -> ExitStatus {
         let mut status = None;
-        let ended = wait_until(SOON, || {
+        let ended = wait_until(3 * SOON, || {
             status = self.leader.try_wait().unwrap();
             status.is_some()
         });

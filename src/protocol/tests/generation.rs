@@ -112,17 +112,19 @@ fn the_same_masters_in_any_order_are_no_other_set() {
         vec![Place(1), Place(0), Place(2)],
         vec![Place(2), Place(0), Place(1)],
         vec![Place(2), Nobody, Place(0)],
+        // The same, and one of them has begun anew, or is about to.
+        vec![Place(2), Blank, Place(0)],
+        vec![Place(0), Place(0), Place(2)],
+        vec![Blank, Place(2), Nobody],
     ];
     for found in fine {
         assert_eq!(of_another_set(&found), None, "{found:?}");
     }
     let other = [
-        // The third of one set is the first of another, new one; and of one that is in use.
+        // The third of one set is the first of another, new one.
         (vec![Place(2), Blank, Blank], (0, 2)),
-        (vec![Place(2), Place(1), Place(2)], (0, 2)),
-        (vec![Place(0), Place(0), Nobody], (1, 0)),
-        (vec![Place(0), Place(7), Place(2)], (1, 7)),
-        (vec![Blank, Place(2), Nobody], (1, 2)),
+        (vec![Blank, Place(2), Blank, Nobody, Blank], (1, 2)),
+        (vec![Place(1), Blank], (0, 1)),
     ];
     for (found, sign) in other {
         assert_eq!(of_another_set(&found), Some(sign), "{found:?}");
