@@ -61,7 +61,7 @@ impl Master {
         let (waited, life, number) = (a.waited_us.to_string(), a.life_ms.to_string(), a.number.to_string());
         let courtesy = if a.courteous { PATIENCE_US.to_string() } else { "0".into() };
         let value = format!("value of {number}");
-        let args = [value.as_str(), "", "", "", "", "0", "60000", "", &life, &waited, &courtesy, &number];
+        let args = [value.as_str(), "-", "", "", "", "0", "60000", "", &life, &waited, &courtesy, &number];
         self.call("acquire", &keys, &args).items()[0].int().unwrap()
     }
 

@@ -149,8 +149,8 @@ fn init_refuses_what_is_not_new() {
     let again = client.init().unwrap();
     assert!(again.already && again.tally.masters.len() == 3, "{again:?}");
     assert!(again.to_string().contains("settled already"), "{again}");
-    let error = builder(masters.urls()).max_lease(secs(70)).build().unwrap().init().unwrap_err();
-    assert!(matches!(&error, Error::NotBlank(_)), "{error:?}");
+    let error = builder(masters.urls()).max_lease(secs(70)).build().unwrap_err();
+    assert!(matches!(&error, Error::Config(_)) && error.to_string().contains("other settings"), "{error:?}");
     // One of them forgot: a lease may rest on what it had said.
     masters[1].command(&["FLUSHALL"]).unwrap();
     let error = client.init().unwrap_err();
@@ -248,26 +248,31 @@ fn of_many_inits_at_once_one_settles_the_masters_and_all_say_that_it_is_done() {
 #[test]
 fn an_init_that_dies_does_not_hinder_the_next_one() {
     let Some(masters) = masters(3) else { return };
-    let run_id = |m: &Server| {
-        let info = m.command(&["INFO", "server"]).unwrap().text().unwrap();
-        info.lines().find_map(|l| l.strip_prefix("run_id:")).unwrap().to_string()
+    let identity = |m: &Server| {
+        let field = |section: &str, name: &str| {
+            let info = m.command(&["INFO", section]).unwrap().text().unwrap();
+            info.lines().find_map(|l| l.strip_prefix(name)).unwrap()[..24].to_string()
+        };
+        field("server", "run_id:") + &field("replication", "master_replid:")
     };
     // It had marked all: the next one finishes what it began.
     for (i, master) in masters.iter().enumerate() {
         master
-            .command(&["SET", GENERATION, &format!("init:{}:{:016x}", run_id(master), 8 ^ i), "PX", "10000"])
+            .command(&["SET", GENERATION, &format!("init:{}:{i:02x}{:016x}", identity(master), 8), "PX", "10000"])
             .unwrap();
     }
     let begun = Instant::now();
     assert!(!client(&masters).init().unwrap().already);
     assert!(begun.elapsed() < secs(9), "it did not wait for the marks to expire");
     let left = masters.iter().map(|m| m.command(&["GET", GENERATION]).unwrap().text().unwrap());
-    assert!(left.enumerate().all(|(i, g)| g.ends_with(&format!(":{:016x}", 8 ^ i))));
+    assert!(left.enumerate().all(|(i, g)| g.ends_with(&format!(":{i:02x}{:016x}", 8))));
     // It had marked one: the next one waits until that is over.
     for master in &*masters {
         master.command(&["FLUSHALL"]).unwrap();
     }
-    masters[1].command(&["SET", GENERATION, &format!("init:{}:08", run_id(&masters[1])), "PX", "1500"]).unwrap();
+    masters[1]
+        .command(&["SET", GENERATION, &format!("init:{}:01{:016x}", identity(&masters[1]), 8), "PX", "1500"])
+        .unwrap();
     assert!(!client(&masters).init().unwrap().already);
 }
 

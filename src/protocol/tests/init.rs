@@ -1,5 +1,5 @@
 use super::super::Mono;
-use super::super::generation::nonce;
+use super::super::generation::{nonce, random_bits};
 use super::super::init::{Ground, Init, Step};
 use super::{Seeded, at};
 
@@ -99,9 +99,7 @@ fn many_inits_at_once_all_end_well_and_their_masters_are_settled_by_one() {
         let (ends, sites) = meet(6, 0, &mut Seeded(seed));
         assert!(ends.iter().all(|end| matches!(end, Some(Step::Done { .. }))), "{seed}: {ends:?}");
         assert!(ends.contains(&Some(Step::Done { already: false })), "{seed}: {ends:?}");
-        let nonce =
-            |m: usize| sites[m].0.as_ref().and_then(|(text, _)| u64::from_str_radix(text.rsplit(':').next()?, 16).ok());
-        let by = |m: usize| nonce(m).map(|n| n ^ m as u64);
+        let by = |m: usize| sites[m].0.as_ref().and_then(|(text, _)| random_bits(text.rsplit(':').next()?, m));
         assert!(by(0).is_some() && (1..N).all(|m| by(m) == by(0)), "{seed}");
     }
 }
