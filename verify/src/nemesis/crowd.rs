@@ -52,7 +52,7 @@ pub fn play(here: &Path, length: Duration, seed: u64) -> io::Result<Crowd> {
         other => return Err(io::Error::other(format!("the crowd: {other}"))),
     }
     holder.go_on()?;
-    let (end, mut stops, mut dice) = (Instant::now() + length, 0, Dice::new(seed ^ 0x6372_6f77_64));
+    let (end, mut stops, mut dice) = (Instant::now() + length, 0, Dice::new(seed ^ 0x0063_726f_7764));
     let left = || end.saturating_duration_since(Instant::now());
     while left() > SHORTEST {
         let master = &cluster[dice.range(0, 2) as usize];
