@@ -164,7 +164,8 @@ mod tests {
     #[test]
     fn whatever_is_lost_is_a_violation_and_no_load_proves_nothing() {
         assert!(crowd(|_| {}).held);
-        let wrongs: [(fn(&mut Crowd), &str); 5] = [
+        type Change = fn(&mut Crowd);
+        let wrongs: [(Change, &str); 5] = [
             (|c| c.seen.lost = 2, "2 of 100 held locks"),
             (|c| c.seen.late = 1, "after the deadline"),
             (|c| c.seen.said = vec!["hung".into()], "hung"),
