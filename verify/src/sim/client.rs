@@ -302,7 +302,8 @@ impl World<'_> {
     fn answered(&mut self, c: usize, i: usize, request: &Request, answer: Answer) {
         let now = self.mono(c);
         self.checks.answer(&answer);
-        let whole = quarantine(self.plan.max_lease, self.plan.drift) + Duration::from_millis(2);
+        // Masters say it in whole milliseconds.
+        let whole = quarantine(self.clients[c].max_lease, self.plan.drift) + Duration::from_millis(1);
         if matches!(answer, Answer::Quarantined(left) if left > whole && self.plan.misfit.is_none()) {
             self.violated(|| format!("master {i} says {answer:?}, and a whole quarantine is {whole:?}"));
         }
