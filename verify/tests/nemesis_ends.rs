@@ -56,7 +56,7 @@ fn directories(pid: u32) -> Vec<PathBuf> {
 }
 
 fn start() -> Child {
-    let command = ["nemesis", "--seconds", "60", "--seed", "3"];
+    let command = ["nemesis", "--seconds", "300", "--seed", "3"];
     Command::new(env!("CARGO_BIN_EXE_verify")).args(command).stdout(Stdio::null()).spawn().unwrap()
 }
 
