@@ -146,7 +146,7 @@ impl Client {
 
     /// Releases that could not be delivered: how many are being tried again, and how many were left to their ttl.
     pub fn undelivered(&self) -> (usize, u64) {
-        self.engine.reaper.counts()
+        if self.engine.is_forked() { (0, 0) } else { self.engine.reaper.counts() }
     }
 
     /// How this client has fared so far: whether its timers kept up, and what it could not deliver. Cheap, and takes no lock that

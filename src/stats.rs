@@ -24,7 +24,8 @@ pub struct Stats {
 
 impl Stats {
     pub(crate) fn of(engine: &Engine) -> Stats {
-        let (undelivered, left_to_ttl) = engine.reaper.counts();
+        // In a forked child a mutex of the reaper may be locked for ever.
+        let (undelivered, left_to_ttl) = if engine.is_forked() { (0, 0) } else { engine.reaper.counts() };
         Stats {
             renewal_latest: engine.timer.latest(),
             chore_latest: engine.chores.latest(),

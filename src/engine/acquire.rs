@@ -206,11 +206,11 @@ fn attempt(
     Ok(Ok(held))
 }
 
-/// Takes back an attempt that was given up after it had been granted.
-pub(crate) fn undo(engine: &Engine, attempt: &Op) {
+/// Takes back an attempt that was given up after it had been granted; from all masters, if it was `extended` meanwhile.
+pub(crate) fn undo(engine: &Engine, attempt: &Op, extended: bool) {
     let mut round = attempt.round.lock();
     round.close();
-    let targets = round.undo_targets();
+    let targets = if extended { engine.settings.quorum.all() } else { round.undo_targets() };
     drop(round);
     take_back(engine, attempt, targets);
 }

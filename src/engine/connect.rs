@@ -79,7 +79,7 @@ impl Engine {
         if let Some(key) = look_up.entered.take() {
             self.chores.leave(key);
         }
-        look_up.entered = Some(self.chores.enter(look_up.due, Chore::Connect(i)));
+        look_up.entered = Some(self.chores.enter(look_up.due.max(clock::now()), Chore::Connect(i)));
     }
 
     /// Has the address of master `i` looked up at once: another node leads to the server that it led to.

@@ -7,6 +7,7 @@ use crate::protocol::handover::Handover;
 use crate::protocol::lease::{self, Lease, State};
 use crate::wire::op::Op;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// An extension under way.
 pub(super) struct Renewing(pub(super) lease::Extension);
@@ -18,13 +19,18 @@ pub(super) struct Gate {
     pub(super) handover: Handover,
     /// The extension under way, to be closed before a release is queued.
     pub(super) extension: Option<Arc<Op>>,
-    /// An extension was begun, so any master may have the key.
-    pub(super) extended: bool,
+    /// The longest ttl that an extension has asked for; if there was one, any master may have the key.
+    pub(super) extended: Option<Duration>,
     /// The loss is in the log.
     pub(super) loss_logged: bool,
 }
 
 impl Gate {
+    /// An extension that asks for `ttl` is about to be queued.
+    pub(super) fn extends(&mut self, ttl: Duration) {
+        self.extended = self.extended.max(Some(ttl));
+    }
+
     /// Ends the lease on our side; the state it was in. Nothing of an extension is sent again from here on.
     pub(super) fn release(&mut self, now: Mono) -> State {
         if let Some(op) = self.extension.take()

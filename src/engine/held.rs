@@ -71,7 +71,7 @@ impl Held {
                 seat: Seat::default(),
                 extending: Mutex::new(()),
                 until: AtomicU64::new(lease.until().nanos()),
-                gate: Mutex::new(Gate { lease, timer, handover, extension: None, extended: false, loss_logged: false }),
+                gate: Mutex::new(Gate { lease, timer, handover, extension: None, extended: None, loss_logged: false }),
                 fencing: Mutex::new(()),
                 votes: Mutex::new(round.op.clone()),
                 this: this.clone(),
@@ -228,7 +228,8 @@ impl Held {
         }
     }
 
-    /// Something is due, says the timer, on whose thread this runs: it neither blocks nor starts a thread.
+    /// Something is due, says the timer, on whose thread this runs: it does not block, and starts threads for
+    /// nothing but the callbacks of a loss.
     pub(crate) fn due(self: &Arc<Self>) {
         let mut gate = self.gate.lock();
         // The key of this event, or of a newer one that this look makes superfluous.
@@ -242,8 +243,9 @@ impl Held {
                 }
                 Todo::Renew => {
                     let dogs = &self.engine.watchdogs;
-                    if dogs.has_room(self) || !self.engine.shared.offer(self) {
-                        dogs.renew(self);
+                    let together = !dogs.has_room(self) && self.engine.shared.offer(self);
+                    if !together && !dogs.renew(self) {
+                        gate.lease.defer_renewal(clock::now());
                     }
                 }
                 Todo::Announce(reason) => {
@@ -267,6 +269,13 @@ impl Held {
         }
     }
 
+    /// The renewal that was due could not begin: it is due again soon.
+    pub(super) fn defer_renewal(&self) {
+        let mut gate = self.gate.lock();
+        gate.lease.defer_renewal(clock::now());
+        self.replan(&mut gate);
+    }
+
     fn unplan(&self, gate: &mut Gate) {
         if let Some(key) = gate.timer.take() {
             self.engine.timer.leave(key);
@@ -280,7 +289,7 @@ impl Held {
 
     /// Begins an extension at `start`, under the gate; `None` if the lease is over.
     pub(super) fn begin(&self, gate: &mut Gate, start: Mono) -> Option<Renewing> {
-        gate.extended = true;
+        gate.extends(self.ttl());
         gate.lease.begin_extension(start, self.ttl()).map(Renewing)
     }
 
@@ -305,7 +314,7 @@ impl Held {
         // it on every connection; and a release closes it, so it is not sent again (for want of its script) behind that.
         let extension = {
             let mut gate = self.gate.lock();
-            gate.extended = true;
+            gate.extends(ttl);
             let extension = gate.lease.begin_extension(start, ttl);
             if extension.is_some() {
                 if planted::on("renewal_outside_gate") {
@@ -394,20 +403,6 @@ impl Held {
         votes.saturating_sub(self.engine.settings.quorum.votes())
     }
 
-    /// Asks a quorum whether the lock is still ours.
-    pub(crate) fn verify(&self) -> Result<(), Error> {
-        self.check()?;
-        let limit = self.engine.settings.round_limit(self.terms.ttl);
-        let mut round = self.engine.round(self.command(Operation::Verify), clock::now().plus(limit));
-        let quarantine = self.engine.settings.quarantine;
-        let (reached, against) = round.look(|a, _| (a.reached(), a.against(quarantine)));
-        if let Some(reason) = against {
-            self.lose(reason);
-        }
-        self.check()?;
-        if reached { Ok(()) } else { Err(Error::NoQuorum(round.tally(&self.engine))) }
-    }
-
     pub(crate) fn remember_fence(&self, token: u64) {
         self.gate.lock().handover.remember(token);
     }
@@ -466,10 +461,12 @@ impl Held {
             nonce: 0,
         };
         // A master that was down when the lock was acquired has nothing of it: no release waits there for its return.
-        let targets = if gate.extended { quorum.all() } else { self.votes.lock().round.lock().undo_targets() };
+        let targets =
+            if gate.extended.is_some() { quorum.all() } else { self.votes.lock().round.lock().undo_targets() };
+        let longest = gate.extended.unwrap_or_default().max(self.terms.ttl);
         let mut op = Op::new(command, quorum, targets, awaited);
         op.made = Some(now);
-        op.key_ends = Some(now.plus(self.terms.ttl + self.terms.lock_delay));
+        op.key_ends = Some(now.plus(longest + self.terms.lock_delay));
         let op = Arc::new(op);
         self.lane().enqueue(op.clone());
         drop(gate);
@@ -590,6 +587,6 @@ impl Held {
         if self.hand_out().is_err() {
             journal::debug!("lock {:?}: lost before it was handed out", self.keys.name);
         }
-        undo(&self.engine, &op);
+        undo(&self.engine, &op, self.gate.lock().extended.is_some());
     }
 }

@@ -28,6 +28,22 @@ fn found(op: &Op) -> Vec<Option<Ground>> {
     op.round.lock().answers().iter().map(ground).collect()
 }
 
+impl Held {
+    /// Asks a quorum whether the lock is still ours.
+    pub(crate) fn verify(&self) -> Result<(), Error> {
+        self.check()?;
+        let limit = self.engine.settings.round_limit(self.terms.ttl);
+        let mut round = self.engine.round(self.command(Operation::Verify), clock::now().plus(limit));
+        let quarantine = self.engine.settings.quarantine;
+        let (reached, against) = round.look(|a, _| (a.reached(), a.against(quarantine)));
+        if let Some(reason) = against {
+            self.lose(reason);
+        }
+        self.check()?;
+        if reached { Ok(()) } else { Err(Error::NoQuorum(round.tally(&self.engine))) }
+    }
+}
+
 impl Engine {
     /// Tells those who wait elsewhere for a lock that was released here and not taken again, on the thread of the chores.
     pub(crate) fn tell_due(&self, keys: Arc<Keys>, waiter: u64) {

@@ -82,8 +82,14 @@ fn run(engine: &Weak<Engine>, jobs: &Receiver<Arc<Held>>) {
 
 /// Renews leases whose commands travel on `lane`.
 fn renew(engine: &Engine, lane: &Lane, due: &[&Arc<Held>]) {
-    // Whoever is extending by itself plans its next renewal itself.
-    let free: Vec<_> = due.iter().filter_map(|held| Some((*held, held.extending.try_lock()?))).collect();
+    let mut free = Vec::with_capacity(due.len());
+    for held in due {
+        // One that is being extended by its holder is left to that, and looked at again soon.
+        match held.extending.try_lock() {
+            Some(extending) => free.push((*held, extending)),
+            None => held.defer_renewal(),
+        }
+    }
     let mut under_way = Vec::new();
     for batch in free.chunks(BATCH) {
         let start = clock::now();

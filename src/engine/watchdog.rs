@@ -115,17 +115,16 @@ impl Watchdogs {
         !pool.idle.is_empty() || pool.live < pool.most
     }
 
-    /// Has the lease renewed by its thread; called with its gate closed, on the timer's thread, so it must not block nor start
-    /// a thread.
-    pub(crate) fn renew(&self, held: &Arc<Held>) {
+    /// Has the lease renewed by its thread; false if that is still busy with the renewal before. Called with the gate closed, on the
+    /// timer's thread, so it must not block nor start a thread.
+    pub(crate) fn renew(&self, held: &Arc<Held>) -> bool {
         let mut seat = held.seat.0.lock();
         let mut worker = match std::mem::take(&mut *seat) {
             Taken::Waiting(worker) => Some(worker),
             Taken::Empty => None,
-            // The renewal under way plans the next one.
             busy => {
                 *seat = busy;
-                return;
+                return false;
             }
         };
         let mut pool = self.0.lock();
@@ -140,9 +139,11 @@ impl Watchdogs {
         };
         drop(pool);
         // Without a standby thread the client is closed, which loses the lease aloud.
-        if to.is_some_and(|to| to.send(job).is_ok()) {
+        let sent = to.is_some_and(|to| to.send(job).is_ok());
+        if sent {
             *seat = Taken::Renewing;
         }
+        sent
     }
 
     /// One job of the standby thread.

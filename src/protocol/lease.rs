@@ -51,6 +51,9 @@ impl fmt::Display for Reason {
     }
 }
 
+/// After this time a renewal is due again that could not begin.
+pub const DEFERRAL: Duration = Duration::from_millis(10);
+
 /// Where a lease stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -160,8 +163,23 @@ impl Lease {
     /// After a third of the ttl, or half of the validity where the drift is great; never if it could not move the deadline.
     fn plan_renewal(&mut self) {
         let pause = (self.terms.ttl / 3).min(self.terms.drift.shorten(self.terms.ttl) / 2);
-        let at_cap = self.terms.max_hold.is_some_and(|d| self.until >= self.granted.plus(d));
-        self.renew_at = if self.terms.renew && !at_cap { self.renewed.plus(pause) } else { Mono::NEVER };
+        self.renew_at = if self.is_renewable() { self.renewed.plus(pause) } else { Mono::NEVER };
+    }
+
+    fn is_renewable(&self) -> bool {
+        self.terms.renew && self.terms.max_hold.is_none_or(|d| self.until < self.granted.plus(d))
+    }
+
+    /// The renewal that was due could not begin, because another extension of this lease had not quite ended: it is due again
+    /// soon. Not if that extension has planned the next renewal meanwhile.
+    ///
+    /// Without this nobody would renew any more: what was due is not due again by itself, and the extension may have planned
+    /// just that renewal before it ended.
+    pub fn defer_renewal(&mut self, now: Mono) {
+        let alive = matches!(self.state, State::Held | State::Jeopardy);
+        if alive && self.is_renewable() && self.renew_at == Mono::NEVER {
+            self.renew_at = now.plus(DEFERRAL);
+        }
     }
 
     /// When the lease ends unless it is extended; [`Mono::ZERO`] once it is lost or released.

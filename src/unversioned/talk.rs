@@ -104,7 +104,8 @@ impl Talk {
         let awaited = treat(Link::Up(self.said.oldest()), now, master_limit) == Treatment::Ask;
         let Talk { index, identity, encoder, said, outgoing, .. } = self;
         let settled = said.settled.clone();
-        let peer = Peer { index: *index, identity, settled: settled.as_ref(), scripts_only: said.scripts_only() };
+        let (scripts_only, bound) = (said.scripts_only(), said.bound);
+        let peer = Peer { index: *index, identity, settled: settled.as_ref(), scripts_only, bound };
         let mut decided = Vec::new();
         for (Request(op), resent) in jobs {
             let Some(expect) = outgoing.append(encoder, op, &peer, *resent) else { continue };

@@ -52,6 +52,9 @@ pub(crate) struct Conversation {
     restricted: bool,
     /// The master has said that it belongs to another deployment: nothing is written there to find out whether it still does.
     foreign: bool,
+    /// A generation was seen there. From then on it binds this connection, also where the client has no quarantine: if it is gone,
+    /// the master has forgotten.
+    pub(crate) bound: bool,
 }
 
 impl Conversation {
@@ -71,7 +74,7 @@ impl Conversation {
         if !planted::on("generation_inherited") {
             self.settled = None;
         }
-        (self.restricted, self.foreign) = (false, false);
+        (self.restricted, self.foreign, self.bound) = (false, false, false);
         std::mem::take(&mut self.fifo)
     }
 
@@ -95,6 +98,10 @@ impl Conversation {
             Expect::Script(_) => decode::script(&op.command.operation, value),
         };
         let Decoded { answer, cache } = decoded;
+        // Whatever becomes of the cache: an error drops it, and where the history is watched nothing is cached at all.
+        self.bound |= matches!(cache, Cache::Settle(_))
+            || matches!(answer, Answer::Quarantined(_))
+            || matches!(expect, Expect::Pair { .. }) && decode::has_generation(value);
         match cache {
             Cache::Keep => {}
             Cache::Settle(_) if self.watched && !planted::on("history_not_watched") => {}
@@ -143,7 +150,9 @@ impl Outgoing {
                     packed.append(peer.index, &mut self.bytes);
                     return Some(Expect::Script(true));
                 }
-            } else if form(encoder.quarantine(), peer.scripts_only, false, peer.settled.is_some()) == Form::Pair {
+            } else if form(encoder.quarantine() || peer.bound, peer.scripts_only, false, peer.settled.is_some())
+                == Form::Pair
+            {
                 packed.append(peer.index, &mut self.bytes);
                 return Some(Expect::Pair { settled: peer.settled.cloned(), written: None });
             }

@@ -2,7 +2,7 @@
 
 use super::encode::ABSENT;
 use crate::planted;
-use crate::protocol::generation::Generation;
+use crate::protocol::generation::{Generation, INIT_MARK};
 use crate::protocol::init::Ground;
 use crate::protocol::owner::Holder;
 use crate::protocol::{Answer, Cause, Command, MasterView, Operation};
@@ -108,6 +108,12 @@ pub(crate) fn written(value: &Value) -> Option<Written> {
         Value::ServerError(e) => Some(Written::Error(cause(e))),
         _ => None,
     }
+}
+
+/// Whether the second reply of a pair has read a generation; the mark of an init is none.
+pub(crate) fn has_generation(value: &Value) -> bool {
+    let Value::Array(items) = value else { return false };
+    matches!(items.first(), Some(Value::BulkString(text)) if !text.starts_with(INIT_MARK.as_bytes()))
 }
 
 /// The vote of a pair on master `i`, whose connection had cached `settled` when the pair was queued; `None` without

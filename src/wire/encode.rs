@@ -19,6 +19,8 @@ pub(crate) struct Peer<'a> {
     pub(crate) settled: Option<&'a Arc<[u8]>>,
     /// The user may not run the plain commands.
     pub(crate) scripts_only: bool,
+    /// A generation was seen there.
+    pub(crate) bound: bool,
 }
 
 /// Buffers that are used again for every command.
@@ -98,7 +100,7 @@ impl Encoder {
                 };
                 cmd.arg(4 + more.len());
                 cmd.arg(&keys.lock).arg(&keys.fence).arg(&keys.generation).arg(&keys.revoked).arg(more);
-                let none: &[u8] = if *quarantine { b"" } else { ABSENT };
+                let none: &[u8] = if *quarantine || peer.bound { b"" } else { ABSENT };
                 cmd.arg(&*value).arg(peer.settled.map_or(none, |g| g));
                 cmd.arg(peer.identity)
                     .arg(deployment.block())

@@ -226,8 +226,8 @@ impl Lane {
             if !awaited && !link.hung.load(Ordering::Relaxed) {
                 link.hung.store(true, Ordering::Release);
             }
-            let (settled, scripts_only) = (outlook.settled.as_ref(), outlook.scripts_only);
-            let peer = Peer { index: i, identity: conn.identity(), settled, scripts_only };
+            let (settled, scripts_only, bound) = (outlook.settled.as_ref(), outlook.scripts_only, outlook.bound);
+            let peer = Peer { index: i, identity: conn.identity(), settled, scripts_only, bound };
             for job in batch {
                 let (op, resent) = match job {
                     Job::New(op) if op.targets >> i & 1 == 1 => (op, false),

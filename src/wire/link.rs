@@ -33,6 +33,7 @@ pub(crate) struct Outlook {
     pub(crate) conn: Option<Arc<Conn>>,
     pub(crate) settled: Option<Arc<[u8]>>,
     pub(crate) scripts_only: bool,
+    pub(crate) bound: bool,
     pub(crate) condition: Condition,
 }
 
@@ -47,6 +48,7 @@ impl Link {
             conn: inner.conn.clone(),
             settled: inner.said.settled.clone(),
             scripts_only: inner.said.scripts_only(),
+            bound: inner.said.bound,
             condition,
         }
     }

@@ -1,4 +1,4 @@
-use super::super::lease::{Extended, Extension, Lease, Reason, State, Terms, Todo};
+use super::super::lease::{DEFERRAL, Extended, Extension, Lease, Reason, State, Terms, Todo};
 use super::super::validity::{self, Drift};
 use super::super::{Mono, retry};
 use super::{at, ms};
@@ -465,4 +465,28 @@ fn terms_at_the_limits_do_not_panic() {
             assert!(!matches!(lease.poll(Mono::NEVER), Todo::Wait(_) | Todo::Renew));
         }
     }
+}
+
+#[test]
+fn a_renewal_that_could_not_begin_is_due_again_soon() {
+    let mut lease = watched();
+    let Todo::Wait(due) = lease.poll(at(0)) else { panic!("nothing is due yet") };
+    assert_eq!(lease.poll(due), Todo::Renew);
+    assert!(matches!(lease.poll(due), Todo::Wait(at) if at > due.plus(ms(1_000))), "only the end is due");
+    lease.defer_renewal(due);
+    assert_eq!(lease.poll(due), Todo::Wait(due.plus(DEFERRAL)));
+    assert_eq!(lease.poll(due.plus(DEFERRAL)), Todo::Renew);
+    // An extension that has planned the next one meanwhile is not disturbed.
+    let extension = lease.begin_extension(due, TTL).unwrap();
+    assert!(lease.extended(extension, due.plus(ms(1))));
+    let planned = lease.poll(due.plus(ms(1)));
+    lease.defer_renewal(due.plus(ms(1)));
+    assert_eq!(lease.poll(due.plus(ms(1))), planned);
+    // Nothing of a lease without a watchdog, or of one that is over, is ever renewed.
+    let mut fixed = Lease::new(terms(false, None), at(0));
+    fixed.defer_renewal(at(1));
+    assert!(matches!(fixed.poll(at(20)), Todo::Wait(at_end) if at_end > at(2_000)));
+    lease.lose(Reason::Taken);
+    lease.defer_renewal(at(1_500));
+    assert_eq!(lease.poll(at(3_000)), Todo::Nothing);
 }

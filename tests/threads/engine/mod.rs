@@ -27,7 +27,7 @@ pub(crate) mod watchdog;
 
 /// No model acquires.
 pub(crate) mod acquire {
-    pub(crate) fn undo(_: &super::core::Engine, _: &crate::wire::op::Op) {}
+    pub(crate) fn undo(_: &super::core::Engine, _: &crate::wire::op::Op, _: bool) {}
 }
 
 /// No model has the leases renewed by a shared watchdog.
