@@ -7,9 +7,10 @@ use crate::ending::Times;
 use crate::link::{self, Order, Report};
 use crate::nodes::NAME_VARIABLE;
 use crate::supervisor;
+use crate::tree::{Process, Tree};
 use redleash::crossbeam_channel::{Receiver, never, unbounded};
 use rustix::fs::{Mode, OFlags, open};
-use rustix::process::Pid;
+use rustix::process::{Pid, getpid};
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -64,6 +65,9 @@ pub(crate) struct Supervised {
     pub(crate) orders: Arc<Orders>,
     /// Disconnected when the supervisor is gone.
     pub(crate) reports: Receiver<Report>,
+    /// Processes below this one that are not the command's: those that a shell started before it became redleash with `exec`.
+    /// What such a process starts later, and leaves as an orphan, cannot be told from an orphan of the command.
+    pub(crate) strangers: Vec<Process>,
 }
 
 impl Supervised {
@@ -71,6 +75,8 @@ impl Supervised {
     pub(crate) fn start(job: &Job<'_>, until: Moment) -> io::Result<Supervised> {
         // In case that the supervisor is killed.
         adopt_orphans();
+        // Nothing is started yet, so all that is below this process is somebody else's.
+        let strangers = Tree::contained(&[getpid()]).look().map_or_else(|_| Vec::new(), |found| found.bound);
         let (ours, theirs) = UnixStream::pair()?;
         let theirs = OwnedFd::from(theirs);
         let mut command = Command::new(myself()?);
@@ -121,7 +127,7 @@ impl Supervised {
             }
         };
         std::thread::Builder::new().name("redleash-reports".into()).spawn(read)?;
-        Ok(Supervised { process, orders: Arc::new(Orders { link: Mutex::new(ours), warden }), reports })
+        Ok(Supervised { process, orders: Arc::new(Orders { link: Mutex::new(ours), warden }), reports, strangers })
     }
 
     pub(crate) fn pid(&self) -> Pid {

@@ -22,6 +22,8 @@ pub(crate) struct Process {
     parent: i32,
     group: i32,
     session: i32,
+    /// When it was started, in ticks of the kernel since boot: tells it from a later process with the same pid.
+    started: u64,
     /// Runs, and is not merely uncollected.
     alive: bool,
     name: String,
@@ -47,11 +49,18 @@ pub(crate) struct Tree {
     roots: Vec<i32>,
     /// The sessions of those that had left when the end began.
     spared: Option<HashSet<i32>>,
+    /// Processes that are not the command's, by pid and start.
+    strangers: HashSet<(i32, u64)>,
 }
 
 impl Tree {
     pub(crate) fn below(roots: &[Pid]) -> Tree {
-        Tree { roots: roots.iter().map(|pid| pid.as_raw_nonzero().get()).collect(), spared: None }
+        Tree { roots: roots.iter().map(|pid| pid.as_raw_nonzero().get()).collect(), ..Tree::default() }
+    }
+
+    /// The same, without these processes and those below them.
+    pub(crate) fn without(self, strangers: &[Process]) -> Tree {
+        Tree { strangers: strangers.iter().map(Process::identity).collect(), ..self }
     }
 
     /// The same, and nobody leaves.
@@ -81,7 +90,7 @@ impl Tree {
         let mut bound = HashSet::new();
         while let Some(parent) = parents.pop() {
             for process in children.get(&parent).into_iter().flatten().map(|i| &all[*i]) {
-                if self.roots.contains(&process.pid) {
+                if self.roots.contains(&process.pid) || self.strangers.contains(&process.identity()) {
                     continue;
                 }
                 if self.roots.contains(&parent) && self.has_left(process, session) {
@@ -142,7 +151,8 @@ impl Tree {
             let mut nobody = true;
             for child in children.split_whitespace().filter_map(|pid| Process::read(pid).ok()) {
                 let spared = self.spared.as_ref().is_some_and(|spared| spared.contains(&child.session));
-                if child.alive && !spared && !self.roots.contains(&child.pid) {
+                let stranger = self.strangers.contains(&child.identity());
+                if child.alive && !spared && !stranger && !self.roots.contains(&child.pid) {
                     nobody = false;
                     // With what it has just forked, if the group is its own.
                     match Pid::from_raw(child.group).filter(|_| child.group == child.pid) {
@@ -205,9 +215,14 @@ impl Process {
             parent: number(1)?,
             group: number(2)?,
             session: number(3)?,
+            started: fields.get(19)?.parse().ok()?,
             alive: !dead || threads > 1,
             name: name.into(),
         })
+    }
+
+    fn identity(&self) -> (i32, u64) {
+        (self.pid, self.started)
     }
 
     fn signal(&self, signal: Signal) {
@@ -226,7 +241,7 @@ mod tests {
     const SUPERVISOR: i32 = 10;
 
     fn process(pid: i32, parent: i32, group: i32, session: i32) -> Process {
-        Process { pid, parent, group, session, alive: true, name: format!("p{pid}") }
+        Process { pid, parent, group, session, started: 1175, alive: true, name: format!("p{pid}") }
     }
 
     fn pids(processes: &[Process]) -> Vec<i32> {
@@ -277,6 +292,18 @@ mod tests {
         }
         let found = tree.sort(3, later);
         assert_eq!((pids(&found.bound), pids(&found.left)), (vec![21, 22, 23, 24], vec![30, 32]));
+    }
+
+    #[test]
+    fn strangers_and_what_is_below_them_are_not_found() {
+        let (stranger, late) =
+            (process(20, SUPERVISOR, 20, 3), Process { started: 9, ..process(20, SUPERVISOR, 20, 3) });
+        let tree = tree().without(std::slice::from_ref(&stranger));
+        let others = [process(21, 20, 20, 3), process(22, SUPERVISOR, 20, 3)];
+        let found = tree.sort(3, [&[stranger], &others[..]].concat());
+        assert_eq!((pids(&found.bound), found.groups), (vec![22], HashSet::new()), "the group is not signalled as one");
+        let found = tree.sort(3, [&[late], &others[..]].concat());
+        assert_eq!(pids(&found.bound), [20, 21, 22], "another process with a stranger's number");
     }
 
     #[test]

@@ -79,8 +79,8 @@ struct Seen {
 }
 
 impl Seen {
-    fn new(until: Moment, supervisor: Pid) -> Seen {
-        let tree = Tree::below(&[getpid(), supervisor]);
+    fn new(until: Moment, supervised: &Supervised) -> Seen {
+        let tree = Tree::below(&[getpid(), supervised.pid()]).without(&supervised.strangers);
         Seen { tree, until, started: false, group: None, ended: None, not_started: None, lost: None, helped: false }
     }
 }
@@ -88,7 +88,7 @@ impl Seen {
 impl Watch<'_> {
     /// `until` is the end of the lease when the command was started.
     pub(crate) fn run(&self, supervised: &mut Supervised, until: Moment) -> Outcome {
-        let mut seen = Seen::new(until, supervised.pid());
+        let mut seen = Seen::new(until, supervised);
         let name = self.guard.name();
         let mut lost = self.guard.lost().clone();
         let look = tick(self.times.margin / 4);

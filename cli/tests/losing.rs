@@ -7,9 +7,10 @@
 mod support;
 
 use std::fs;
+use std::process::{Command, Stdio};
 use support::proxy::{Fault, Proxy};
 use support::servers::wait_until;
-use support::{Bench, Running, WORK, bench, done, eventually, is_alive, ms, signal, start, state};
+use support::{Bench, REDLEASH, Running, WORK, bench, done, eventually, is_alive, ms, signal, start, state};
 
 const SHORT: [&str; 4] = ["--ttl", "3s", "--lock-delay", "0"];
 
@@ -138,6 +139,44 @@ fn the_supervisor_is_stopped_and_the_lease_is_lost() {
     bench.client.force_release("x").unwrap();
     assert_dead_before_the_next_holder(&bench);
     running.end().expect(76, &["\"x\"", "lost"]);
+}
+
+#[test]
+fn processes_from_before_redleash_are_not_the_commands() {
+    let Some(bench) = bench(3) else { return };
+    // The shell starts one that has a child of its own, and becomes redleash.
+    let shell = r#"(sleep 600 & echo $! > "$F.child"; wait) & echo $! > "$F.parent"
+        until [ -s "$F.child" ]; do sleep 0.01; done; exec "$@""#;
+    let number = |name: &str| -> u32 { fs::read_to_string(bench.file(name)).unwrap().trim().parse().unwrap() };
+    for (way, code) in [("KILL", 137), ("STOP", 76)] {
+        let _ = fs::remove_file(bench.file("out"));
+        // timeout(1) makes a group of its own, so the tree is looked at.
+        let work = format!(r#"echo $PPID > "$F.supervisor"; {}"#, below_timeout());
+        let mut command = Command::new("sh");
+        command.args(["-c", shell, "sh", REDLEASH, "run"]).args(SHORT).args(["x", "--", "sh", "-c", &work]);
+        let out = fs::File::create(bench.file("said")).unwrap();
+        command.env("REDLEASH_NODES", bench.nodes()).env("F", bench.file("out")).stdin(Stdio::null());
+        support::hear_signals();
+        // The strangers hold the output open, so it goes to a file.
+        let mut running = command.stdout(Stdio::null()).stderr(out).spawn().unwrap();
+        eventually("the command is at work", || bench.written().contains('\n'));
+        let (parent, child) = (number("out.parent"), number("out.child"));
+        signal(number("out.supervisor"), way);
+        if way == "STOP" {
+            bench.client.force_release("x").unwrap();
+        }
+        let mut status = None;
+        eventually("redleash ends", || {
+            status = running.try_wait().unwrap();
+            status.is_some()
+        });
+        let said = fs::read_to_string(bench.file("said")).unwrap();
+        assert!(is_alive(parent) && is_alive(child), "{way}: they run on: {said:?}");
+        assert_eq!(status.unwrap().code(), Some(code), "{way}: {said:?}");
+        signal(child, "KILL");
+        assert_dead_before_the_next_holder(&bench);
+        let _ = fs::remove_file(bench.file("out.child"));
+    }
 }
 
 #[test]
