@@ -10,6 +10,7 @@ use crate::supervisor;
 use crate::tree::{Process, Tree};
 use redleash::crossbeam_channel::{Receiver, never, unbounded};
 use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
 use rustix::process::{Pid, getpid};
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Write};
@@ -153,7 +154,9 @@ impl Supervised {
     /// are, and one that hangs in the kernel would be waited for in vain.
     pub(crate) fn wait(&mut self, limit: Duration) -> bool {
         if !self.contains() {
-            return self.process.wait().is_ok();
+            // Already collected by a wait for any child, or by the kernel where SIGCHLD is ignored.
+            let is_gone = |e: &io::Error| e.raw_os_error() == Some(Errno::CHILD.raw_os_error());
+            return self.process.wait().map_or_else(|e| is_gone(&e), |_| true);
         }
         let end = Moment::now().plus(limit);
         while matches!(self.process.try_wait(), Ok(None)) {

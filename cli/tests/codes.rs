@@ -42,6 +42,16 @@ fn a_command_that_a_signal_ended() {
 }
 
 #[test]
+fn a_caller_that_ignores_the_end_of_its_children() {
+    let Some(bench) = bench(1) else { return };
+    let script = r#"$SIG{CHLD} = "IGNORE"; exec @ARGV"#;
+    let mut command = Command::new("perl");
+    command.args(["-e", script, support::REDLEASH, "run", "x", "--", "sh", "-c", "exit 3"]).stdin(Stdio::null());
+    let done = done(command.env("REDLEASH_NODES", bench.nodes()));
+    assert_eq!((done.code(), done.err.as_str()), (3, ""));
+}
+
+#[test]
 fn the_name_and_a_growing_fencing_token_are_in_the_environment() {
     let Some(bench) = bench(3) else { return };
     let token = || {

@@ -127,6 +127,7 @@ fn the_supervisor_is_killed() {
     signal(running.supervisor(), "KILL");
     let done = running.end();
     done.expect(137, &["\"x\"", "supervisor"]);
+    assert_eq!(done.err.lines().count(), 1, "nothing remains: {done:?}");
     // The lock was released, so there is no lease to wait for.
     assert_dead_before_the_next_holder(&bench);
 }
@@ -173,6 +174,7 @@ fn processes_from_before_redleash_are_not_the_commands() {
         let said = fs::read_to_string(bench.file("said")).unwrap();
         assert!(is_alive(parent) && is_alive(child), "{way}: they run on: {said:?}");
         assert_eq!(status.unwrap().code(), Some(code), "{way}: {said:?}");
+        assert_eq!(said.lines().count(), 1, "nothing remains: {said:?}");
         signal(child, "KILL");
         assert_dead_before_the_next_holder(&bench);
         let _ = fs::remove_file(bench.file("out.child"));
