@@ -54,6 +54,7 @@ pub(crate) fn probe(name: &str) -> Result<(), Failure> {
 /// The stages of `probe`; the reason of a refusal goes to the standard output.
 pub(crate) fn probe_main(inside: bool) -> u8 {
     let inner = || -> io::Result<()> {
+        signals::hear_of_children()?;
         imp::enter()?;
         Fuse::new()?;
         let status = Command::new(supervised::myself()?).arg0("redleash").arg(PROBE_INSIDE).status()?;

@@ -33,12 +33,13 @@ pub(crate) fn run(masters: &MasterArgs, args: &RunArgs, verbose: bool) -> Result
     nodes::check(masters)?;
     // Before any thread: they inherit it.
     terminal::block_stops();
-    if args.contain {
-        contain::probe(&args.name)?;
-    }
     let system = |what: &str, e: std::io::Error| {
         Failure::new(SYSTEM, format!("lock {:?}: {what}: {e}; nothing was started", args.name))
     };
+    signals::hear_of_children().map_err(|e| system("cannot catch SIGCHLD", e))?;
+    if args.contain {
+        contain::probe(&args.name)?;
+    }
     let signals = signals::catch().map_err(|e| system("cannot catch signals", e))?;
     let terminal = Terminal::open();
     let connect_limit = args.wait.unwrap_or(CONNECT_LIMIT).clamp(LEAST_CONNECT_LIMIT, CONNECT_LIMIT);

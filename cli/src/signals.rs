@@ -3,8 +3,8 @@
 use redleash::crossbeam_channel::{Receiver, unbounded};
 use rustix::process::Signal;
 use signal_hook::consts::{
-    SIGALRM, SIGCONT, SIGHUP, SIGINT, SIGIO, SIGPROF, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGUSR1, SIGUSR2, SIGVTALRM,
-    SIGWINCH,
+    SIGALRM, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGIO, SIGPROF, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGUSR1, SIGUSR2,
+    SIGVTALRM, SIGWINCH,
 };
 use signal_hook::iterator::Signals;
 use std::io;
@@ -51,6 +51,12 @@ pub(crate) fn swallow() -> io::Result<()> {
         signal_hook::flag::register(signal, seen.clone())?;
     }
     Ok(())
+}
+
+/// Lets this process wait for its children, though its caller ignored SIGCHLD: the kernel would collect them unseen. A
+/// handler that does nothing is enough, and what is started from here has the default action again.
+pub(crate) fn hear_of_children() -> io::Result<()> {
+    signal_hook::flag::register(SIGCHLD, Arc::new(AtomicBool::new(false))).map(drop)
 }
 
 /// A signal by its number, if it has a name.

@@ -21,6 +21,17 @@ fn bench_if_allowed(n: usize) -> Option<Bench> {
     None
 }
 
+#[test]
+fn a_caller_that_ignores_the_end_of_its_children() {
+    let Some(bench) = bench_if_allowed(1) else { return };
+    for (args, code) in [(&["contain-probe"][..], 0), (&["run", "--contain", "x", "--", "sh", "-c", "exit 3"], 3)] {
+        let mut command = Command::new("perl");
+        command.args(["-e", r#"$SIG{CHLD} = "IGNORE"; exec @ARGV"#, REDLEASH]).args(args);
+        let done = done(command.env("REDLEASH_NODES", bench.nodes()));
+        assert_eq!((done.code(), done.err.as_str()), (code, ""), "{args:?}: {done:?}");
+    }
+}
+
 /// Two that cannot be asked to end: in a group of its own, and a daemon.
 fn at_work(bench: &Bench, options: &[&str]) -> Running {
     let script = format!("(setsid sh -c '{WORK}' <&- >&- 2>&- &); timeout 600 sh -c '{WORK}'; true");
