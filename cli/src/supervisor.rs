@@ -319,7 +319,9 @@ impl Supervisor {
         }
         match self.look() {
             Ok(found) => {
-                let empty = found.is_empty();
+                // There is a child. If nothing at all is found, it is one that cannot be seen, or that has just ended.
+                let unseen = self.adopts && found.left.is_empty();
+                let empty = found.is_empty() && !unseen;
                 self.daemons = found.left;
                 empty
             }

@@ -5,7 +5,8 @@
 //! child of the subreaper. That is what a double fork with setsid(2) comes to, and nothing else does it by accident. It and
 //! what is below it are not ended. Whoever has not left when the end begins does not leave any more.
 
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use nix::unistd::{getpgid, getsid};
+use rustix::process::{Pid, Signal, getpid, kill_process, kill_process_group};
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
@@ -70,14 +71,18 @@ impl Tree {
 
     /// Looks at all processes. An error where there is no /proc, as on other systems than Linux.
     pub(crate) fn look(&self) -> io::Result<Found> {
-        let session = Process::read("self")?.session;
+        let own = Process::read("self")?;
         let mut all = Vec::new();
         for entry in fs::read_dir("/proc")? {
             let name = entry?.file_name();
             // One that has ended meanwhile is not there any more.
             all.extend(name.to_str().filter(|name| is_number(name)).and_then(|pid| Process::read(pid).ok()));
         }
-        Ok(self.sort(session, all))
+        if self.roots.contains(&own.pid) {
+            let seen: HashSet<i32> = all.iter().map(|process| process.pid).collect();
+            all.extend(own_children().into_iter().flatten().filter(|child| !seen.contains(&child.pid)));
+        }
+        Ok(self.sort(own.session, all))
     }
 
     fn sort(&self, session: i32, all: Vec<Process>) -> Found {
@@ -143,13 +148,12 @@ impl Tree {
     /// Kills the children of this process, again and again, for those that fork and end faster than all processes can be
     /// looked at: whenever one has ended, its child is ours. Does nothing where the kernel does not list children.
     fn strike(&self, collect: &mut impl FnMut()) {
-        let own = std::process::id();
         for _ in 0..STRIKES {
             // The dead would make the list long.
             collect();
-            let Ok(children) = fs::read_to_string(format!("/proc/{own}/task/{own}/children")) else { return };
+            let Some(children) = own_children() else { return };
             let mut nobody = true;
-            for child in children.split_whitespace().filter_map(|pid| Process::read(pid).ok()) {
+            for child in children {
                 let spared = self.spared.as_ref().is_some_and(|spared| spared.contains(&child.session));
                 let stranger = self.strangers.contains(&child.identity());
                 if child.alive && !spared && !stranger && !self.roots.contains(&child.pid) {
@@ -221,6 +225,16 @@ impl Process {
         })
     }
 
+    /// A child that /proc does not show. Whether it runs is not known: one that has ended is collected before the next look.
+    fn hidden(pid: i32) -> Option<Process> {
+        // Not those of rustix, which must not see the zero that stands for a group or session of an outer pid namespace.
+        let number = Some(nix::unistd::Pid::from_raw(pid));
+        let group = getpgid(number).ok()?.as_raw();
+        let session = getsid(number).ok()?.as_raw();
+        let parent = getpid().as_raw_nonzero().get();
+        Some(Process { pid, parent, group, session, started: 0, alive: true, name: "hidden".into() })
+    }
+
     fn identity(&self) -> (i32, u64) {
         (self.pid, self.started)
     }
@@ -228,6 +242,16 @@ impl Process {
     fn signal(&self, signal: Signal) {
         let _ = Pid::from_raw(self.pid).map(|pid| kill_process(pid, signal));
     }
+}
+
+/// The children of this process, also those that /proc hides (hidepid=, ProtectProc=): programs that run as another user, or
+/// that the user must not read. Each process below the command becomes one of them at the latest when its parents have ended.
+/// `None` where the kernel does not list children.
+fn own_children() -> Option<Vec<Process>> {
+    let own = std::process::id();
+    let children = fs::read_to_string(format!("/proc/{own}/task/{own}/children")).ok()?;
+    let read = |pid: &str| Process::read(pid).ok().or_else(|| Process::hidden(pid.parse().ok()?));
+    Some(children.split_whitespace().filter_map(read).collect())
 }
 
 fn is_number(name: &str) -> bool {

@@ -56,7 +56,8 @@ pub(crate) fn lost_sentence(name: &str, why: &str, ended: Ended) -> String {
 
 fn remains(name: &str) {
     say::sentence(&format!(
-        "lock {name:?}: not even SIGKILL ended all processes of the command; look for one that hangs in the kernel"
+        "lock {name:?}: not even SIGKILL ended all processes of the command; look for one that hangs in the kernel \
+         or runs as another user"
     ));
 }
 
@@ -217,7 +218,11 @@ impl Watch<'_> {
             let collect = || while matches!(wait(WaitOptions::NOHANG), Ok(Some(_)) | Err(Errno::INTR)) {};
             let gone = seen.tree.kill(SWEEP, collect);
             let gone = gone.unwrap_or_else(|_| seen.group.is_none_or(is_group_gone));
-            if gone || Moment::now().since(start) >= GONE {
+            if gone {
+                break;
+            }
+            if Moment::now().since(start) >= GONE {
+                remains(self.guard.name());
                 break;
             }
             let _ = never::<()>().recv_timeout(Duration::from_millis(5));

@@ -3,7 +3,13 @@
 
 mod support;
 
-use support::{bench, done, eventually, is_alive, signal, start};
+use rustix::process::geteuid;
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+use support::servers::wait_until;
+use support::{Bench, REDLEASH, WORK, bench, done, eventually, is_alive, ms, signal, start, wall};
 
 #[test]
 fn a_daemon_runs_on_and_does_not_keep_the_lock() {
@@ -65,6 +71,49 @@ fn the_rest_of_the_group_is_ended_before_the_lock_is_released() {
     done.expect(4, &["\"x\"", "left processes", "setsid"]);
     assert!(!is_alive(bench.written().trim().parse().unwrap()));
     assert!(bench.is_free("x"));
+}
+
+/// Where /proc hides processes that this user may not look into: `redleash OPTIONS run x -- sh -c SCRIPT` with a shell at
+/// `$F.sh` that is such a process, since its file cannot be read.
+fn where_processes_are_hidden(bench: &Bench, options: &[&str], script: &str) -> Option<Command> {
+    // Without the rights of root, and of its group, which see all. Others need a user namespace to be allowed to mount.
+    let (user, group): (&[&str], _) =
+        if geteuid().is_root() { (&[], "--regid=12345 --clear-groups") } else { (&["--user", "--map-root-user"], "") };
+    let ready = |script: &str| {
+        let mut command = Command::new("unshare");
+        let enter =
+            format!("mount -t proc -o hidepid=2 proc /proc && exec setpriv {group} --bounding-set=-all {script}");
+        command.args(user).args(["--mount", "--pid", "--fork", "sh", "-c", &enter, "sh"]);
+        command.stdin(Stdio::null());
+        command
+    };
+    let trial = ready("true").output().unwrap();
+    if !trial.status.success() {
+        let why = String::from_utf8_lossy(&trial.stderr).into_owned();
+        let _ = writeln!(std::io::stderr(), "SKIPPED: a /proc that hides processes is not possible here: {why}");
+        return None;
+    }
+    let hidden = bench.file("out.sh");
+    fs::copy("/bin/sh", &hidden).unwrap();
+    fs::set_permissions(&hidden, fs::Permissions::from_mode(0o111)).unwrap();
+    let mut command = ready(r#""$@""#);
+    command.args([REDLEASH, "run"]).args(options).args(["x", "--", "sh", "-c", script]);
+    command.env("REDLEASH_NODES", bench.nodes()).env("F", bench.file("out"));
+    Some(command)
+}
+
+#[test]
+fn what_proc_hides_is_ended_before_the_lock_is_released() {
+    let Some(bench) = bench(3) else { return };
+    let script = format!(r#""$F.sh" -c '{WORK}' >&- 2>&- & until [ -s "$F" ]; do sleep 0.01; done; exit 4"#);
+    let Some(mut command) = where_processes_are_hidden(&bench, &["--kill-after", "500ms"], &script) else { return };
+    let done = done(&mut command);
+    let at = wall();
+    let last = bench.last_sign_of_life();
+    done.expect(4, &["\"x\"", "left processes", "(hidden)"]);
+    assert!(last < at && bench.is_free("x"));
+    let all = bench.written();
+    assert!(!wait_until(ms(200), || bench.written() != all), "it goes on");
 }
 
 #[test]
