@@ -14,7 +14,7 @@ use crate::link::Ended;
 use crate::nodes::{self, CONNECT_LIMIT, LEAST_CONNECT_LIMIT};
 use crate::say;
 use crate::signals;
-use crate::supervised::{Job, Supervised};
+use crate::supervised::{Job, Prepared};
 use crate::terminal::{self, Terminal};
 use crate::waiting::{self, Patience, Waited, Waiting};
 use crate::watch::{self, Outcome, Watch};
@@ -71,8 +71,16 @@ pub(crate) fn run(masters: &MasterArgs, args: &RunArgs, verbose: bool) -> Result
         nodes: args.pass_nodes.then(|| nodes::urls(masters).join(",")),
         command: &args.command,
     };
-    let mut supervised = Supervised::start(&job, until).map_err(|e| system("cannot start the supervisor", e))?;
-    let feeder = Feeder::start(&guard, &supervised.orders, args.ttl, until).map_err(|e| system("no thread", e))?;
+    let prepared = Prepared::new(&job, until).map_err(|e| system("cannot prepare the supervisor", e))?;
+    let feeder = Feeder::start(&guard, &prepared.orders, args.ttl, until).map_err(|e| system("no thread", e))?;
+    let mut supervised = match prepared.start() {
+        Ok(supervised) => supervised,
+        Err(e) => {
+            // It has the guard as well, and would keep the lock.
+            feeder.stop();
+            return Err(system("cannot start the supervisor", e));
+        }
+    };
     let watch = Watch {
         client: &client,
         guard: &guard,

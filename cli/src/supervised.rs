@@ -71,9 +71,19 @@ pub(crate) struct Supervised {
     pub(crate) strangers: Vec<Process>,
 }
 
-impl Supervised {
-    /// Starts the supervisor, which starts the command.
-    pub(crate) fn start(job: &Job<'_>, until: Moment) -> io::Result<Supervised> {
+/// A supervisor that only has to be started.
+///
+/// All that can fail comes before: when the supervisor has been started, the command may run, and the lock must not be released
+/// beside it.
+pub(crate) struct Prepared {
+    command: Command,
+    pub(crate) orders: Arc<Orders>,
+    reports: Receiver<Report>,
+    strangers: Vec<Process>,
+}
+
+impl Prepared {
+    pub(crate) fn new(job: &Job<'_>, until: Moment) -> io::Result<Prepared> {
         // In case that the supervisor is killed.
         adopt_orphans();
         // Nothing is started yet, so all that is below this process is somebody else's.
@@ -110,12 +120,7 @@ impl Supervised {
         if let Some(nodes) = &job.nodes {
             command.env("REDLEASH_NODES", nodes);
         }
-        let process = command.spawn()?;
-        // It holds the other end of the link.
-        drop(command);
         link::send_first(&ours, &Order::Until(until), io::stdin().as_fd())?;
-        let_go_of_output();
-        let_go_of_input();
         let (sender, reports) = unbounded();
         let lines = BufReader::new(ours.try_clone()?);
         let read = move || {
@@ -128,9 +133,22 @@ impl Supervised {
             }
         };
         std::thread::Builder::new().name("redleash-reports".into()).spawn(read)?;
-        Ok(Supervised { process, orders: Arc::new(Orders { link: Mutex::new(ours), warden }), reports, strangers })
+        let orders = Arc::new(Orders { link: Mutex::new(ours), warden });
+        Ok(Prepared { command, orders, reports, strangers })
     }
 
+    /// Starts the supervisor, which starts the command. After an error nothing was started.
+    pub(crate) fn start(mut self) -> io::Result<Supervised> {
+        let process = self.command.spawn()?;
+        // It holds the other end of the link.
+        drop(self.command);
+        let_go_of_output();
+        let_go_of_input();
+        Ok(Supervised { process, orders: self.orders, reports: self.reports, strangers: self.strangers })
+    }
+}
+
+impl Supervised {
     pub(crate) fn pid(&self) -> Pid {
         Pid::from_child(&self.process)
     }

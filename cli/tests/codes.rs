@@ -4,10 +4,13 @@
 mod support;
 
 use rustix::fd::OwnedFd;
+use rustix::process::geteuid;
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
-use support::{bench, bench_with, done, eventually, redleash, start};
+use support::servers::wait_until;
+use support::{bench, bench_with, done, eventually, ms, redleash, start};
 
 #[test]
 fn the_streams_and_the_code_are_the_commands() {
@@ -30,6 +33,43 @@ fn what_the_operating_system_refuses_is_71() {
         shell.args(["-c", script, "bash", descriptors, support::REDLEASH, "run", "-n", "x", "--", "true"]);
         done(shell.env("REDLEASH_NODES", "redis://127.0.0.1:1")).expect(71, &["Too many open files"]);
     }
+}
+
+#[test]
+fn nothing_runs_when_a_thread_or_a_process_is_refused() {
+    let Some(bench) = bench(1) else { return };
+    fs::set_permissions(bench.scratch.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    // Root has no limit. Another user has one for all that it runs, which begins anew in a user namespace.
+    let (alone, args): (_, &[&str]) = if geteuid().is_root() {
+        ("setpriv", &["--reuid=54321", "--regid=54321", "--clear-groups"])
+    } else {
+        ("unshare", &["--user"])
+    };
+    let limited = |tasks: u32, program: &[&str]| {
+        let mut command = Command::new(alone);
+        command.args(args).args(["prlimit", &format!("--nproc={tasks}")]).args(program).stdin(Stdio::null());
+        done(command.env("REDLEASH_NODES", bench.nodes()).env("F", bench.file("out")))
+    };
+    let trial = limited(1000, &[support::REDLEASH, "--version"]);
+    if trial.code() != 0 {
+        let _ = writeln!(std::io::stderr(), "SKIPPED: a limit of processes is not possible here: {}", trial.err);
+        return;
+    }
+    let run = [support::REDLEASH, "run", "-w", "3s", "x", "--", "sh", "-c", r#"echo up >> "$F"; exec sleep 0.2"#];
+    let mut refused = 0;
+    for tasks in 1.. {
+        let done = limited(tasks, &run);
+        if done.code() == 0 {
+            break;
+        }
+        assert!(tasks < 100, "{tasks}: {done:?}");
+        if done.code() == 71 && done.err.contains("nothing was started") {
+            refused += 1;
+            assert!(!wait_until(ms(100), || bench.file("out").exists()), "{tasks}: it was started: {done:?}");
+        }
+        let _ = fs::remove_file(bench.file("out"));
+    }
+    assert!(refused > 1, "threads and processes were refused");
 }
 
 #[test]
