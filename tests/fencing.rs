@@ -199,3 +199,35 @@ fn tokens_of_contending_threads_follow_the_order_of_the_grants() {
     assert_eq!(seen.len(), 100);
     assert!(seen.windows(2).all(|w| w[0] < w[1]), "{seen:?}");
 }
+
+/// Else a counter is raised by somebody who holds nothing, or a lost one is raised from the master's clock while a token of before
+/// the loss may still be ahead of that.
+#[test]
+fn a_counter_is_raised_for_the_holder_only_and_by_a_settled_master_only() {
+    let Some(masters) = masters(1) else { return };
+    let master = &masters[0];
+    let field = |section: &str, name: &str| {
+        let info = master.command(&["INFO", section]).unwrap().text().unwrap();
+        info.lines().find_map(|l| l.strip_prefix(name)).unwrap()[..24].to_string()
+    };
+    let identity = field("server", "run_id:") + &field("replication", "master_replid:");
+    let text = redleash::unversioned::scripts().into_iter().find(|s| s.name == "fence").unwrap().text;
+    let (lock, counter) = (support::lock_key("x"), fence_key("x"));
+    let ask = || {
+        let keys = [lock.as_str(), &counter, support::GENERATION, "rl:R:{x}"];
+        let args = ["ours", "", &identity, "60000:default:1:1", "00000000000000aaaa", "60000000"];
+        master.command(&[&["EVAL", text, "4"], &keys[..], &args[..]].concat()).unwrap().items()[0].int().unwrap()
+    };
+    let raised = || master.command(&["GET", &counter]).unwrap().text().is_some();
+    let hold = |value: &str| assert!(master.command(&["SET", &lock, value]).unwrap().is_ok());
+    hold("ours");
+    assert_eq!((ask(), raised()), (-1, false), "its memory is new");
+    let settled = format!("{identity}:1:60000:default:1:1:00000000000000aaaa");
+    assert!(master.command(&["SET", support::GENERATION, &settled]).unwrap().is_ok());
+    hold("another's");
+    assert_eq!((ask(), raised()), (0, false), "another holds the lock");
+    assert!(master.command(&["DEL", &lock]).unwrap().int().is_some());
+    assert_eq!((ask(), raised()), (2, false), "nobody holds the lock");
+    hold("ours");
+    assert_eq!((ask(), raised()), (1, true));
+}

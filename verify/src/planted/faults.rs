@@ -31,6 +31,7 @@ const fn test(name: &'static str, what: &'static str, file: &'static str, test: 
 }
 
 const TIMER: &str = "timer::what_is_entered_is_handled_when_it_is_due";
+const RAISED: &str = "a_counter_is_raised_for_the_holder_only_and_by_a_settled_master_only";
 const FORKS: &str = "the_guard_is_lost_in_the_child_and_held_in_the_parent";
 
 /// All of them.
@@ -59,8 +60,6 @@ pub const FAULTS: &[Fault] = &[
     sim("largest_counter_is_the_token", "the token is the largest counter of the round"),
     sim("no_write_back", "a token is used before a quorum holds it"),
     sim("token_after_the_end", "a token counts after the lease has ended"),
-    sim("fence_without_own_value", "a counter is raised for whoever asks"),
-    sim("fence_without_generation", "a counter that was lost is raised like any other"),
     sim("clock_ignored", "a counter that was lost begins at zero"),
     sim("quarantine_without_bound", "a quarantine gets longer by what a clock is stepped back"),
     test(
@@ -80,6 +79,8 @@ pub const FAULTS: &[Fault] = &[
     test("watchdog_dies", "a watchdog ends after its first renewal", "renewal", "a_watchdog_lease_outlives_its_ttl"),
     test("loss_not_told", "nobody is told of a loss", "loss_signal", "one_message_and_no_more"),
     test("wall_clock", "leases are measured by the wall clock", "adoption", "a_deadline_is_a_moment_of_the_boot_clock"),
+    test("fence_without_own_value", "a counter is raised for whoever asks", "fencing", RAISED),
+    test("fence_without_generation", "a counter that was lost is raised like any other", "fencing", RAISED),
     test(
         "late_reply_skipped",
         "the request of a reply that is late is forgotten, and its connection used on",
