@@ -121,6 +121,7 @@ fn read(mut master: &File, screen: &Mutex<String>, closing: &AtomicBool) {
         }
         match master.read(&mut bytes) {
             Ok(n @ 1..) => screen.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..n])),
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
             _ => return,
         }
     }
