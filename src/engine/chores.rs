@@ -4,8 +4,8 @@
 use super::core::Engine;
 use crate::protocol::Keys;
 use crate::sys::sync::{AtomicU64, Mutex, Ordering};
+use crate::sys::thread::survives;
 use crate::sys::{clock, journal};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ impl Engine {
             Chore::Sweep => self.sweep_due(),
             Chore::Reap(i) => self.reap_due(i),
         };
-        if catch_unwind(AssertUnwindSafe(work)).is_err() {
+        if !survives(work) {
             journal::error!("a chore panicked: {name}");
         }
         let took = clock::now().since(start);

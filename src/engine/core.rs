@@ -18,7 +18,7 @@ use crate::protocol::generation::{Found, of_another_set};
 use crate::protocol::wakeup::LATE;
 use crate::protocol::{Keys, Mono, Operation, Reason};
 use crate::sys::sync::{Mutex, Pulse};
-use crate::sys::thread::Threads;
+use crate::sys::thread::{Threads, survives};
 use crate::sys::{self, clock, journal};
 use crate::wire::lane::{Hooks, Lane, LaneConfig, Noticed};
 use crate::wire::master::{Address, ConnectError, Connector, Registry};
@@ -26,7 +26,6 @@ use crate::wire::op::Op;
 use crate::wire::pool::Pools;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -189,7 +188,7 @@ impl Engine {
     fn start_timers(self: &Arc<Self>) -> std::io::Result<()> {
         self.timer.start(&self.threads, "timer", |held: Weak<Held>| {
             let Some(held) = held.upgrade() else { return };
-            if catch_unwind(AssertUnwindSafe(|| held.due())).is_err() {
+            if !survives(|| held.due()) {
                 held.lose(Reason::WatchdogPanic);
             }
         })?;

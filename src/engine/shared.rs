@@ -7,11 +7,11 @@ use super::rounds::Finished;
 use crate::protocol::command::Renewal;
 use crate::protocol::{Command, Mono, Operation, Reason};
 use crate::sys::sync::Mutex;
+use crate::sys::thread::survives;
 use crate::sys::{clock, entropy, journal};
 use crate::wire::lane::Lane;
 use crate::wire::op::Op;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -73,7 +73,7 @@ fn run(engine: &Weak<Engine>, jobs: &Receiver<Arc<Held>>) {
         for lane in &engine.lanes {
             let of_lane: Vec<&Arc<Held>> = due.iter().filter(|h| Arc::ptr_eq(engine.lane(&h.keys), lane)).collect();
             // A panic loses the leases, at once and aloud.
-            if catch_unwind(AssertUnwindSafe(|| renew(&engine, lane, &of_lane))).is_err() {
+            if !survives(|| renew(&engine, lane, &of_lane)) {
                 of_lane.iter().for_each(|held| held.lose(Reason::WatchdogPanic));
             }
         }

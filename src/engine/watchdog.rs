@@ -5,9 +5,8 @@ use crate::protocol::Reason;
 use crate::sys::channel::{Receiver, Sender, next_unless_stopped, unbounded};
 use crate::sys::journal;
 use crate::sys::sync::Mutex;
-use crate::sys::thread::Threads;
+use crate::sys::thread::{Threads, survives};
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// How many threads without a lease are kept.
@@ -91,7 +90,7 @@ impl Watchdogs {
             while let Some(job) = next_unless_stopped(&jobs, Some(&stopped)) {
                 let (Job::Renew(held, _) | Job::Hire(held) | Job::StandIn(held)) = &job;
                 let held = held.clone();
-                if catch_unwind(AssertUnwindSafe(|| dogs.stand_by(&starter, job))).is_err() {
+                if !survives(|| dogs.stand_by(&starter, job)) {
                     held.lose(Reason::WatchdogPanic);
                 }
             }
@@ -217,10 +216,10 @@ impl Watchdogs {
 
 /// One renewal. Errors do not end the watchdog: the lease plans the next try. A panic loses the lease, at once and aloud.
 fn renew(held: &Held) {
-    let renewed = catch_unwind(AssertUnwindSafe(|| held.renew()));
-    match renewed {
-        // What it came to is logged where the lease is known: an error here may only mean that the lock was released.
-        Ok(_) => journal::trace!("lock {:?}: a renewal has ended", held.keys.name),
-        Err(_) => held.lose(Reason::WatchdogPanic),
+    // What it came to is logged where the lease is known: an error here may only mean that the lock was released.
+    if survives(|| drop(held.renew())) {
+        journal::trace!("lock {:?}: a renewal has ended", held.keys.name);
+    } else {
+        held.lose(Reason::WatchdogPanic);
     }
 }
