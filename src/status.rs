@@ -1,7 +1,7 @@
 //! Who holds a lock, as every master sees it.
 
 use crate::engine::core::Engine;
-use crate::engine::error::{Error, Rounded, Said};
+use crate::engine::error::{Error, MasterAnswer, Rounded};
 use crate::engine::rounds::Finished;
 use crate::engine::settings::Settings;
 use crate::protocol::generation::Generation;
@@ -59,7 +59,7 @@ impl Status {
             Some((Answer::View(view), at)) => {
                 MasterStatus { round_trip: Some(at.since(finished.start)), ..MasterStatus::of(label, view) }
             }
-            Some((other, _)) => MasterStatus::silent(label, Said::from(other).to_string()),
+            Some((other, _)) => MasterStatus::silent(label, MasterAnswer::from(other).to_string()),
             None => MasterStatus::silent(label, Cause::TimedOut.to_string()),
         });
         let (quorum, quarantine) = (settings.quorum.votes(), settings.quarantine);

@@ -2,8 +2,8 @@
 
 use redleash::{
     Client, ClientBuilder, CloseReport, ConfigError, Error, Guarantees, Handle, InitReport, Lease, Lock, LockGuard,
-    Lost, MasterReport, MasterStatus, Options, Reason, ReentrantGuard, ReentrantLock, Release, Retry, Revoked, Said,
-    State, Status, Tally,
+    Lost, MasterAnswer, MasterReport, MasterStatus, Options, Reason, ReentrantGuard, ReentrantLock, Release, Retry,
+    Revoked, State, Status, Tally,
 };
 use std::fmt::{Debug, Display};
 
@@ -29,7 +29,7 @@ const _: () = {
     value::<MasterStatus>();
     value::<Tally>();
     value::<MasterReport>();
-    value::<Said>();
+    value::<MasterAnswer>();
     value::<Lost>();
     value::<Reason>();
     value::<State>();
@@ -44,7 +44,7 @@ const _: () = {
     shown::<Lost>();
     shown::<Reason>();
     shown::<Tally>();
-    shown::<Said>();
+    shown::<MasterAnswer>();
     shown::<Status>();
     shown::<MasterStatus>();
     shown::<Guarantees>();

@@ -7,7 +7,7 @@
 
 mod support;
 
-use redleash::{Error, Lease, Options, Reason, Retry, Said, State};
+use redleash::{Error, Lease, MasterAnswer, Options, Reason, Retry, State};
 use std::thread;
 use std::time::Instant;
 use support::servers::Cluster;
@@ -96,7 +96,7 @@ fn all_down_within_the_limit_asked_for() {
     names_all(&error, &masters);
     let tally = error.tally().unwrap();
     assert_eq!((tally.quorum, tally.yes()), (2, 0));
-    assert!(tally.masters.iter().all(|m| matches!(m.said, Said::Failed(_))), "{tally}");
+    assert!(tally.masters.iter().all(|m| matches!(m.answer, MasterAnswer::Failed(_))), "{tally}");
 }
 
 #[test]

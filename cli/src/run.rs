@@ -210,7 +210,8 @@ fn finish(name: &str, guard: Arc<LockGuard>, outcome: Outcome, verbose: bool) ->
     if let Release::Unconfirmed(masters) = &release
         && verbose
     {
-        let masters: Vec<String> = masters.iter().map(|m: &MasterReport| format!("{}: {}", m.master, m.said)).collect();
+        let masters: Vec<String> =
+            masters.iter().map(|m: &MasterReport| format!("{}: {}", m.master, m.answer)).collect();
         let masters = masters.join("; ");
         say::sentence(&format!(
             "lock {name:?}: too few masters confirmed the release ({masters}); it ends with its ttl"

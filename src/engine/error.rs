@@ -24,16 +24,16 @@ pub struct MasterReport {
     pub master: String,
     /// How long it took to answer; `None` if it did not.
     pub elapsed: Option<Duration>,
-    /// What it said, or why it said nothing.
-    pub said: Said,
+    /// What it answered, or why nothing was heard.
+    pub answer: MasterAnswer,
 }
 
 impl fmt::Display for MasterReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.master, self.said)?;
-        match (self.elapsed, &self.said) {
+        write!(f, "{}: {}", self.master, self.answer)?;
+        match (self.elapsed, &self.answer) {
             // When a failure was noticed tells nothing.
-            (Some(elapsed), said) if !matches!(said, Said::Failed(_)) => write!(f, " ({})", Rounded(elapsed)),
+            (Some(elapsed), given) if !matches!(given, MasterAnswer::Failed(_)) => write!(f, " ({})", Rounded(elapsed)),
             _ => Ok(()),
         }
     }
@@ -45,14 +45,14 @@ impl fmt::Debug for MasterReport {
     }
 }
 
-/// What a master said, in the words of a tally.
+/// What a master answered, as a tally reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Said {
+pub enum MasterAnswer {
     /// It voted for us, or did what it was asked.
     Yes,
     /// Another owner holds the key there.
-    Held,
+    HeldByOther,
     /// The key is absent there.
     Absent,
     /// It lost its memory not long ago and casts no votes for this time.
@@ -75,46 +75,46 @@ pub enum Said {
     Failed(String),
 }
 
-impl fmt::Display for Said {
+impl fmt::Display for MasterAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Said::Yes => write!(f, "yes"),
-            Said::Held => write!(f, "held by another owner"),
-            Said::Absent => write!(f, "does not have the lock's key"),
-            Said::Quarantined(d) => write!(f, "in quarantine for {} more", Rounded(*d)),
-            Said::Conflict(kind) => write!(f, "the key is a {kind}, not a lock"),
-            Said::Mismatch(theirs) => {
+            MasterAnswer::Yes => write!(f, "yes"),
+            MasterAnswer::HeldByOther => write!(f, "held by another owner"),
+            MasterAnswer::Absent => write!(f, "does not have the lock's key"),
+            MasterAnswer::Quarantined(d) => write!(f, "in quarantine for {} more", Rounded(*d)),
+            MasterAnswer::Conflict(kind) => write!(f, "the key is a {kind}, not a lock"),
+            MasterAnswer::Mismatch(theirs) => {
                 write!(f, "belongs to another deployment (max_lease_ms:deployment:nodes:quorum is {theirs} there)")
             }
-            Said::NotEmpty(true, _) => write!(f, "has a generation already, so locks may have been held on it"),
-            Said::NotEmpty(false, 1) => write!(f, "is not empty: 1 key"),
-            Said::NotEmpty(false, keys) => write!(f, "is not empty: {keys} keys"),
-            Said::Settled => write!(f, "is settled already"),
-            Said::Empty => write!(f, "is empty, and may have forgotten a lease"),
-            Said::Marked => write!(f, "is being settled by another init"),
-            Said::NoVote => write!(f, "no vote: the key or the master's memory changed meanwhile"),
-            Said::Failed(why) => write!(f, "{why}"),
+            MasterAnswer::NotEmpty(true, _) => write!(f, "has a generation already, so locks may have been held on it"),
+            MasterAnswer::NotEmpty(false, 1) => write!(f, "is not empty: 1 key"),
+            MasterAnswer::NotEmpty(false, keys) => write!(f, "is not empty: {keys} keys"),
+            MasterAnswer::Settled => write!(f, "is settled already"),
+            MasterAnswer::Empty => write!(f, "is empty, and may have forgotten a lease"),
+            MasterAnswer::Marked => write!(f, "is being settled by another init"),
+            MasterAnswer::NoVote => write!(f, "no vote: the key or the master's memory changed meanwhile"),
+            MasterAnswer::Failed(why) => write!(f, "{why}"),
         }
     }
 }
 
-impl From<&Answer> for Said {
-    fn from(answer: &Answer) -> Said {
+impl From<&Answer> for MasterAnswer {
+    fn from(answer: &Answer) -> MasterAnswer {
         match answer {
-            Answer::Yes(_) | Answer::View(_) => Said::Yes,
-            Answer::Held(_) => Said::Held,
-            Answer::Missing => Said::Absent,
-            Answer::Unclear | Answer::Stale | Answer::Many(_) => Said::NoVote,
-            Answer::Quarantined(d) => Said::Quarantined(*d),
-            Answer::Conflict(kind) => Said::Conflict(kind.clone()),
-            Answer::Mismatch(theirs) => Said::Mismatch(theirs.clone()),
+            Answer::Yes(_) | Answer::View(_) => MasterAnswer::Yes,
+            Answer::Held(_) => MasterAnswer::HeldByOther,
+            Answer::Missing => MasterAnswer::Absent,
+            Answer::Unclear | Answer::Stale | Answer::Many(_) => MasterAnswer::NoVote,
+            Answer::Quarantined(d) => MasterAnswer::Quarantined(*d),
+            Answer::Conflict(kind) => MasterAnswer::Conflict(kind.clone()),
+            Answer::Mismatch(theirs) => MasterAnswer::Mismatch(theirs.clone()),
             Answer::Ground(Ground { text, others, votes }) => match text.as_deref() {
-                _ if *votes => Said::Settled,
-                None if *others == 0 => Said::Empty,
-                Some(mark) if mark.starts_with(INIT_MARK) && *others == 0 => Said::Marked,
-                found => Said::NotEmpty(found.is_some_and(|g| !g.starts_with(INIT_MARK)), *others),
+                _ if *votes => MasterAnswer::Settled,
+                None if *others == 0 => MasterAnswer::Empty,
+                Some(mark) if mark.starts_with(INIT_MARK) && *others == 0 => MasterAnswer::Marked,
+                found => MasterAnswer::NotEmpty(found.is_some_and(|g| !g.starts_with(INIT_MARK)), *others),
             },
-            Answer::Failed(cause) => Said::Failed(cause.to_string()),
+            Answer::Failed(cause) => MasterAnswer::Failed(cause.to_string()),
         }
     }
 }
@@ -136,14 +136,14 @@ pub struct Tally {
 impl Tally {
     pub(crate) fn new(round: &Round, quorum: usize, labels: &[String], start: Mono, end: Mono) -> Tally {
         let silent = |i| match (round.awaits(i), round.is_decided()) {
-            (true, true) => Said::Failed("had not answered yet when the round was decided without it".into()),
-            (true, false) => Said::Failed(Cause::TimedOut.to_string()),
-            (false, _) => Said::Failed(Cause::Hung.to_string()),
+            (true, true) => MasterAnswer::Failed("had not answered yet when the round was decided without it".into()),
+            (true, false) => MasterAnswer::Failed(Cause::TimedOut.to_string()),
+            (false, _) => MasterAnswer::Failed(Cause::Hung.to_string()),
         };
         let masters = labels.iter().zip(round.answers()).enumerate().map(|(i, (label, answer))| MasterReport {
             master: label.clone(),
             elapsed: answer.as_ref().map(|(_, at)| at.since(start)),
-            said: answer.as_ref().map_or_else(|| silent(i), |(a, _)| a.into()),
+            answer: answer.as_ref().map_or_else(|| silent(i), |(a, _)| a.into()),
         });
         let elapsed = end.since(start);
         Tally { quorum, elapsed, tried_for: elapsed, masters: masters.collect() }
@@ -151,7 +151,7 @@ impl Tally {
 
     /// How many masters said yes.
     pub fn yes(&self) -> usize {
-        self.masters.iter().filter(|m| m.said == Said::Yes).count()
+        self.masters.iter().filter(|m| m.answer == MasterAnswer::Yes).count()
     }
 }
 

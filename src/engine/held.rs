@@ -2,7 +2,7 @@
 
 use super::acquire::undo;
 use super::core::Engine;
-use super::error::{Error, Lost, MasterReport, Release, Rounded, Said, Tally};
+use super::error::{Error, Lost, MasterAnswer, MasterReport, Release, Rounded, Tally};
 use super::gate::{Gate, Renewing};
 use super::queue::Place;
 use super::rounds::Finished;
@@ -530,8 +530,9 @@ impl Held {
         } else if answers.gone() {
             Release::AlreadyLost(self.lost_by(Reason::Vanished))
         } else {
-            let unsure =
-                |(i, m): &(usize, MasterReport)| round.op.targets >> i & 1 == 1 && matches!(m.said, Said::Failed(_));
+            let unsure = |(i, m): &(usize, MasterReport)| {
+                round.op.targets >> i & 1 == 1 && matches!(m.answer, MasterAnswer::Failed(_))
+            };
             let tally = round.tally_of(&self.engine, &answers);
             Release::Unconfirmed(tally.masters.into_iter().enumerate().filter(unsure).map(|(_, m)| m).collect())
         }
