@@ -5,7 +5,7 @@ use crate::engine::held::Held;
 use crate::engine::signal::Signal;
 use crate::handle::Handle;
 use crate::options::check_extension;
-use crate::protocol::{Reason, State};
+use crate::protocol::{LossReason, State};
 use crate::sys::clock;
 use crossbeam_channel::Receiver;
 use std::fmt;
@@ -153,7 +153,7 @@ impl LockGuard {
         match self.held.take() {
             Some(held) => {
                 let released = held.release();
-                if let Release::AlreadyLost(Lost { reason: Reason::Forked, .. }) = released {
+                if let Release::AlreadyLost(Lost { reason: LossReason::Forked, .. }) = released {
                     std::mem::forget(held);
                 }
                 released

@@ -7,7 +7,7 @@
 
 mod support;
 
-use redleash::{Error, Handle, Lease, Options, Reason, WatchdogMode};
+use redleash::{Error, Handle, Lease, LossReason, Options, WatchdogMode};
 use support::child::{Child, hear, say, task};
 use support::proxy::{Fault, Proxy};
 use support::{SOON, always, builder, client, eventually, masters, no_keys_left, secs, settle, settled, value};
@@ -118,7 +118,7 @@ fn what_is_lost_cannot_be_handed_over() {
     let short = Options::new().lease(Lease::Fixed { ttl: support::ms(200) });
     let guard = client.lock("x").options(short).acquire().unwrap();
     eventually("lost", || guard.check().is_err());
-    assert!(matches!(guard.into_handle(), Err(Error::Lost(lost)) if lost.reason == Reason::Expired));
+    assert!(matches!(guard.into_handle(), Err(Error::Lost(lost)) if lost.reason == LossReason::Expired));
 }
 
 #[test]

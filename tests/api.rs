@@ -2,7 +2,7 @@
 
 use redleash::{
     Client, ClientBuilder, CloseReport, ConfigError, Error, Guarantees, Handle, InitReport, Lease, Lock, LockGuard,
-    Lost, MasterAnswer, MasterReport, MasterStatus, Options, Reason, ReentrantGuard, ReentrantLock, Release, Retry,
+    LossReason, Lost, MasterAnswer, MasterReport, MasterStatus, Options, ReentrantGuard, ReentrantLock, Release, Retry,
     Revoked, State, Status, Tally,
 };
 use std::fmt::{Debug, Display};
@@ -31,7 +31,7 @@ const _: () = {
     value::<MasterReport>();
     value::<MasterAnswer>();
     value::<Lost>();
-    value::<Reason>();
+    value::<LossReason>();
     value::<State>();
     value::<Release>();
     value::<Revoked>();
@@ -42,7 +42,7 @@ const _: () = {
     sendable::<Error>();
     shown::<Error>();
     shown::<Lost>();
-    shown::<Reason>();
+    shown::<LossReason>();
     shown::<Tally>();
     shown::<MasterAnswer>();
     shown::<Status>();

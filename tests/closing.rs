@@ -7,7 +7,7 @@
 
 mod support;
 
-use redleash::{Error, Lease, Options, Reason};
+use redleash::{Error, Lease, LossReason, Options};
 use std::time::Instant;
 use support::{SOON, alone, builder, client, eventually, masters, proc, reason, secs, settle, settled};
 
@@ -70,10 +70,10 @@ fn what_is_held_is_reported_to_the_caller_and_to_the_holder() {
     report.unreleased.sort();
     assert_eq!(report.unreleased, ["a", "b"]);
     for guard in [&a, &b] {
-        assert_eq!(guard.lost().recv_timeout(SOON).unwrap().reason, Reason::Closed);
-        assert_eq!(reason(guard.check()), Reason::Closed);
+        assert_eq!(guard.lost().recv_timeout(SOON).unwrap().reason, LossReason::Closed);
+        assert_eq!(reason(guard.check()), LossReason::Closed);
     }
-    assert_eq!(told.recv_timeout(SOON).unwrap().reason, Reason::Closed);
+    assert_eq!(told.recv_timeout(SOON).unwrap().reason, LossReason::Closed);
     drop((a, b));
 }
 
@@ -124,5 +124,5 @@ fn closing_while_the_masters_hang_keeps_its_limit() {
     let report = client.close(secs(5));
     assert!(start.elapsed() < secs(8), "{:?}", start.elapsed());
     assert_eq!(report.unreleased, ["x"]);
-    assert_eq!(reason(guard.check()), Reason::Closed);
+    assert_eq!(reason(guard.check()), LossReason::Closed);
 }

@@ -7,7 +7,7 @@
 
 mod support;
 
-use redleash::{Error, Lease, Options, Reason, Release, State};
+use redleash::{Error, Lease, LossReason, Options, Release, State};
 use std::time::{Duration, Instant};
 use support::{always, builder, client, deadline, eventually, masters, ms, no_keys_left, reason, secs, settled};
 
@@ -22,8 +22,8 @@ fn a_fixed_lease_is_free_after_its_ttl_and_not_before() {
     // The key lives for 2 s from a moment after `asked`.
     assert!(asked.elapsed() >= ms(1_990), "granted {:?} after the first", asked.elapsed());
     assert!(Instant::now() >= end, "granted before the deadline of the first holder");
-    assert_eq!(reason(guard.check()), Reason::Expired);
-    assert_eq!(guard.state(), State::Lost(Reason::Expired));
+    assert_eq!(reason(guard.check()), LossReason::Expired);
+    assert_eq!(guard.state(), State::Lost(LossReason::Expired));
     assert!(guard.remaining().is_zero());
     second.check().unwrap();
 }
@@ -115,11 +115,11 @@ fn an_extension_after_the_end_is_lost() {
     let client = settled(&masters);
     let guard = client.lock("x").options(Options::new().lease(Lease::Fixed { ttl: ms(200) })).acquire().unwrap();
     eventually("the lease is over", || guard.check().is_err());
-    assert_eq!(reason(guard.extend(secs(5))), Reason::Expired);
-    assert_eq!(reason(guard.ensure(ms(1))), Reason::Expired);
-    assert_eq!(reason(guard.check()), Reason::Expired);
+    assert_eq!(reason(guard.extend(secs(5))), LossReason::Expired);
+    assert_eq!(reason(guard.ensure(ms(1))), LossReason::Expired);
+    assert_eq!(reason(guard.check()), LossReason::Expired);
     assert!(
-        matches!(guard.release(), redleash::Release::AlreadyLost(lost) if lost.reason == Reason::Expired && lost.name == "x")
+        matches!(guard.release(), redleash::Release::AlreadyLost(lost) if lost.reason == LossReason::Expired && lost.name == "x")
     );
 }
 

@@ -3,7 +3,7 @@
 
 mod support;
 
-use redleash::{Client, Error, Lease, Lost, Options, Reason};
+use redleash::{Client, Error, Lease, LossReason, Lost, Options};
 use std::time::Duration;
 use support::{builder, eventually, masters, ms, pttl, secs, settle, settled};
 
@@ -95,7 +95,7 @@ fn a_lock_deleted_by_force_is_not_written_again_by_its_holder() {
     let gone = client.force_release_now("x").unwrap();
     assert_eq!((gone.masters, gone.free_in), (3, Some(Duration::ZERO)));
     let lost = guard.lost().recv_timeout(secs(5)).unwrap();
-    assert_eq!((lost.name.as_str(), lost.reason), ("x", Reason::Taken));
+    assert_eq!((lost.name.as_str(), lost.reason), ("x", LossReason::Taken));
     assert!(masters.iter().all(|m| pttl(m, "x").is_none()), "no master has the key");
     // The next holder is not hindered, and is not taken for the former one.
     let next = client.lock("x").try_acquire().unwrap().expect("free");
@@ -111,7 +111,7 @@ fn a_holder_whose_lock_was_deleted_by_force_is_told_when_it_verifies() {
     let guard = client.lock("x").acquire().unwrap();
     client.force_release_now("x").unwrap();
     let error = guard.verify().unwrap_err();
-    assert!(matches!(error, Error::Lost(Lost { reason: Reason::Taken, .. })), "{error}");
+    assert!(matches!(error, Error::Lost(Lost { reason: LossReason::Taken, .. })), "{error}");
     assert!(guard.check().is_err());
 }
 

@@ -7,7 +7,7 @@
 
 mod support;
 
-use redleash::{Error, Lease, Options, Reason, Release, Revoked};
+use redleash::{Error, Lease, LossReason, Options, Release, Revoked};
 use std::time::Instant;
 use support::{SOON, builder, client, deadline, masters, reason, secs, settle, settled};
 
@@ -19,9 +19,9 @@ fn the_holder_finds_out_when_it_verifies() {
     let revoked = operator.force_release("x").unwrap();
     assert!(revoked.masters >= 2, "{revoked:?}");
     assert!(revoked.free_in.is_some_and(|d| d > secs(5) && d <= secs(30)), "{revoked:?}");
-    assert_eq!(reason(guard.verify()), Reason::Taken);
-    assert_eq!(reason(guard.check()), Reason::Taken);
-    assert_eq!(guard.lost().recv_timeout(SOON).unwrap().reason, Reason::Taken);
+    assert_eq!(reason(guard.verify()), LossReason::Taken);
+    assert_eq!(reason(guard.check()), LossReason::Taken);
+    assert_eq!(guard.lost().recv_timeout(SOON).unwrap().reason, LossReason::Taken);
     assert!(matches!(guard.release(), Release::AlreadyLost(_)));
     // What was revoked stays until the lease would have ended.
     assert!(operator.lock("x").try_acquire().unwrap().is_none());
@@ -37,9 +37,9 @@ fn the_holder_finds_out_when_it_renews() {
     let end = deadline(&guard);
     operator.force_release("x").unwrap();
     let lost = guard.lost().recv_timeout(SOON).unwrap();
-    assert_eq!(lost.reason, Reason::Taken);
+    assert_eq!(lost.reason, LossReason::Taken);
     assert!(Instant::now() < end, "the first renewal after it tells, not the end of the lease");
-    assert_eq!(reason(guard.check()), Reason::Taken);
+    assert_eq!(reason(guard.check()), LossReason::Taken);
 }
 
 #[test]

@@ -8,7 +8,7 @@
 
 mod support;
 
-use redleash::{Client, Lease, LockGuard, Options, Reason, Retry};
+use redleash::{Client, Lease, LockGuard, LossReason, Options, Retry};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -362,8 +362,8 @@ fn logger_child() {
     let short = client.lock("short").options(fixed(ms(300))).acquire().unwrap();
     let (tell, told) = mpsc::channel();
     short.on_lost(move |lost| tell.send(lost.reason).unwrap());
-    assert_eq!(short.lost().recv_timeout(SOON).unwrap().reason, Reason::Expired);
-    assert_eq!(told.recv_timeout(SOON).unwrap(), Reason::Expired);
+    assert_eq!(short.lost().recv_timeout(SOON).unwrap().reason, LossReason::Expired);
+    assert_eq!(told.recv_timeout(SOON).unwrap(), LossReason::Expired);
     say("told");
     let held = client.lock("held").options(renewed(secs(3))).acquire().unwrap();
     always(secs(5), "renewed", || held.check().is_ok());

@@ -8,7 +8,7 @@
 mod support;
 
 use fork::{Fork, fork};
-use redleash::{Error, Lost, Reason, Release, State};
+use redleash::{Error, LossReason, Lost, Release, State};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -43,7 +43,7 @@ fn in_fork(child: impl FnOnce() -> u8) -> i32 {
 }
 
 fn forked(result: Result<(), Error>) -> bool {
-    matches!(result, Err(Error::Lost(Lost { reason: Reason::Forked, .. })))
+    matches!(result, Err(Error::Lost(Lost { reason: LossReason::Forked, .. })))
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn the_guard_is_lost_in_the_child_and_held_in_the_parent() {
         if !forked(guard.check()) {
             return 1;
         }
-        if guard.state() != State::Lost(Reason::Forked) {
+        if guard.state() != State::Lost(LossReason::Forked) {
             return 2;
         }
         if !guard.remaining().is_zero() {
@@ -95,7 +95,7 @@ fn release_in_the_child_says_lost_and_releases_nothing() {
     let client = settled(&masters);
     let mut guard = Some(client.lock("x").acquire().unwrap());
     let answer = in_fork(|| match guard.take().unwrap().release() {
-        Release::AlreadyLost(Lost { reason: Reason::Forked, .. }) => 0,
+        Release::AlreadyLost(Lost { reason: LossReason::Forked, .. }) => 0,
         _ => 1,
     });
     assert_eq!(answer, 0);

@@ -7,7 +7,7 @@
 
 mod support;
 
-use redleash::{Error, Lease, Options, Reason, Release};
+use redleash::{Error, Lease, LossReason, Options, Release};
 use std::time::{Duration, Instant};
 use support::child::{Child, say, task};
 use support::servers::Cluster;
@@ -51,11 +51,11 @@ fn max_hold_ends_a_lock_as_announced() {
     let guard = a.lock("x").options(options).acquire().unwrap();
     always(secs(3), "renewed until then", || guard.check().is_ok());
     let lost = guard.lost().recv_timeout(SOON).unwrap();
-    assert_eq!(lost.reason, Reason::MaxHold);
+    assert_eq!(lost.reason, LossReason::MaxHold);
     // The announcement comes a little before the end.
     assert!(asked.elapsed() > ms(3_700), "{:?}", asked.elapsed());
     support::eventually("over", || guard.check().is_err());
-    assert_eq!(reason(guard.check()), Reason::MaxHold);
+    assert_eq!(reason(guard.check()), LossReason::MaxHold);
     assert!(guard.remaining().is_zero());
     let next = b.lock("x").try_acquire_for(SOON).unwrap().expect("free without a release");
     next.check().unwrap();

@@ -8,7 +8,7 @@
 mod support;
 
 use redleash::crossbeam_channel::{RecvTimeoutError, TryRecvError, bounded, select};
-use redleash::{Lease, Options, Reason};
+use redleash::{Lease, LossReason, Options};
 use std::sync::mpsc;
 use support::{SOON, client, eventually, masters, ms, secs, settled};
 
@@ -41,7 +41,7 @@ fn select_beside_other_work() {
         }
     };
     drop(jobs);
-    assert_eq!((lost.reason, lost.name.as_str()), (Reason::Expired, "x"));
+    assert_eq!((lost.reason, lost.name.as_str()), (LossReason::Expired, "x"));
     assert!(done > 0, "there was time for work");
     assert!(worker.join().unwrap() >= done);
     assert!(lost.to_string().contains("\"x\""));
@@ -67,7 +67,7 @@ fn one_message_and_no_more() {
     let Some(masters) = masters(3) else { return };
     let client = settled(&masters);
     let guard = client.lock("x").options(fixed(ms(500))).acquire().unwrap();
-    assert_eq!(guard.lost().recv_timeout(SOON).unwrap().reason, Reason::Expired);
+    assert_eq!(guard.lost().recv_timeout(SOON).unwrap().reason, LossReason::Expired);
     eventually("over", || guard.check().is_err());
     assert!(guard.lost().try_recv().is_err());
     let lost = guard.lost().clone();
@@ -89,7 +89,7 @@ fn callbacks_are_called_also_beside_one_that_panics() {
     let mut names = Vec::new();
     for _ in 0..2 {
         let (name, lost) = told.recv_timeout(SOON).expect("both are called");
-        assert_eq!((lost.reason, lost.name.as_str()), (Reason::Expired, "x"));
+        assert_eq!((lost.reason, lost.name.as_str()), (LossReason::Expired, "x"));
         names.push(name);
     }
     names.sort_unstable();
@@ -111,7 +111,7 @@ fn a_late_callback_is_called_at_once() {
     let here = std::thread::current().id();
     guard.on_lost(move |lost| tell.send((lost.reason, std::thread::current().id())).unwrap());
     let (reason, there) = told.recv_timeout(SOON).unwrap();
-    assert_eq!(reason, Reason::Expired);
+    assert_eq!(reason, LossReason::Expired);
     assert_ne!(here, there, "on a thread of the client");
 }
 
@@ -128,7 +128,7 @@ fn a_callback_that_takes_long_delays_no_signal_and_no_renewal() {
     let renewed =
         client.lock("renewed").options(Options::new().lease(Lease::Watchdog { ttl: secs(2) })).acquire().unwrap();
     let quick = client.lock("quick").options(fixed(ms(300))).acquire().unwrap();
-    assert_eq!(quick.lost().recv_timeout(secs(10)).unwrap().reason, Reason::Expired);
+    assert_eq!(quick.lost().recv_timeout(secs(10)).unwrap().reason, LossReason::Expired);
     support::always(secs(3), "still renewed", || renewed.check().is_ok());
     drop(end);
 }
@@ -148,7 +148,7 @@ fn a_callback_that_takes_long_delays_no_other_callback() {
     quick.on_lost(move |lost| {
         let _ = tell.send(lost.reason);
     });
-    assert_eq!(told.recv_timeout(secs(10)), Ok(Reason::Expired));
+    assert_eq!(told.recv_timeout(secs(10)), Ok(LossReason::Expired));
     drop(end);
 }
 

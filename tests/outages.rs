@@ -7,7 +7,7 @@
 
 mod support;
 
-use redleash::{Error, Lease, MasterAnswer, Options, Reason, Retry, State};
+use redleash::{Error, Lease, LossReason, MasterAnswer, Options, Retry, State};
 use std::thread;
 use std::time::Instant;
 use support::servers::Cluster;
@@ -48,7 +48,7 @@ fn two_of_three_hang_while_locks_are_held() {
     for guard in &guards {
         let lost = guard.lost().recv_timeout(secs(15)).expect("a loss is announced although the masters hang");
         let left = guard.remaining();
-        assert_eq!((lost.reason, lost.name.as_str()), (Reason::Expired, guard.name()));
+        assert_eq!((lost.reason, lost.name.as_str()), (LossReason::Expired, guard.name()));
         // The announcement comes before the deadline, so something may be left; what is left is less than the head start.
         assert!(left <= ms(60), "{left:?}");
         in_time += usize::from(!left.is_zero() || guard.check().is_ok());
@@ -57,8 +57,8 @@ fn two_of_three_hang_while_locks_are_held() {
     assert!(in_time > 0, "every announcement came after its deadline");
     for guard in &guards {
         eventually("over", || guard.remaining().is_zero());
-        assert_eq!(reason(guard.check()), Reason::Expired);
-        assert_eq!(guard.state(), State::Lost(Reason::Expired));
+        assert_eq!(reason(guard.check()), LossReason::Expired);
+        assert_eq!(guard.state(), State::Lost(LossReason::Expired));
     }
     resume(&masters);
     for guard in &guards {
@@ -76,7 +76,7 @@ fn a_fixed_lease_is_announced_too() {
     let end = deadline(&guard);
     pause(&masters, &[0, 1, 2]);
     let lost = guard.lost().recv_timeout(secs(15)).unwrap();
-    assert_eq!(lost.reason, Reason::Expired);
+    assert_eq!(lost.reason, LossReason::Expired);
     assert!(Instant::now() + ms(60) >= end, "not long before the end");
     eventually("over", || guard.check().is_err());
     assert!(Instant::now() + ms(5) >= end, "and `check` held to the end");
@@ -179,7 +179,7 @@ fn two_masters_down_and_up_again_while_held() {
     masters[0].kill();
     masters[1].kill();
     let lost = guard.lost().recv_timeout(secs(15)).unwrap();
-    assert_eq!(lost.reason, Reason::Expired);
+    assert_eq!(lost.reason, LossReason::Expired);
     masters[0].restart_empty().unwrap();
     masters[1].restart_empty().unwrap();
     // Two in quarantine, for two seconds.

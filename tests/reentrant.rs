@@ -7,7 +7,7 @@
 
 mod support;
 
-use redleash::{Error, Lease, Options, Reason, Retry};
+use redleash::{Error, Lease, LossReason, Options, Retry};
 use std::thread;
 use support::servers::Server;
 use support::{SOON, always, client, eventually, lock_keys, masters, ms, no_keys_left, reason, secs, settled};
@@ -99,9 +99,9 @@ fn entering_a_lost_lease_is_an_error_until_its_guards_are_gone() {
     let outer = lock.acquire().unwrap();
     eventually("over", || outer.check().is_err());
     for result in [lock.acquire().map(Some), lock.try_acquire(), lock.try_acquire_for(secs(1))] {
-        assert!(matches!(&result, Err(Error::Lost(l)) if l.reason == Reason::Expired), "{result:?}");
+        assert!(matches!(&result, Err(Error::Lost(l)) if l.reason == LossReason::Expired), "{result:?}");
     }
-    assert_eq!(reason(outer.check()), Reason::Expired);
+    assert_eq!(reason(outer.check()), LossReason::Expired);
     drop(outer);
     let again = lock.acquire().unwrap();
     again.check().unwrap();

@@ -7,7 +7,7 @@
 
 mod support;
 
-use redleash::{Client, ClientBuilder, Error, Handle, Lease, Options, Reason, Release, Retry};
+use redleash::{Client, ClientBuilder, Error, Handle, Lease, LossReason, Options, Release, Retry};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -136,8 +136,8 @@ fn who_is_granted_a_lock_while_the_client_is_closed_is_told() {
         for holder in holders {
             let Some(guard) = holder.join().unwrap() else { continue };
             let lost = guard.lost().recv_timeout(secs(2)).expect("told that its lock is lost");
-            assert_eq!(lost.reason, Reason::Closed);
-            assert_eq!(reason(guard.check()), Reason::Closed);
+            assert_eq!(lost.reason, LossReason::Closed);
+            assert_eq!(reason(guard.check()), LossReason::Closed);
             assert!(report.unreleased.contains(&guard.name().to_string()), "{} not in {report:?}", guard.name());
             told += 1;
         }
@@ -152,7 +152,7 @@ fn what_is_lost_and_cannot_be_handed_over_is_released() {
     let client = settled(&masters);
     let guard = client.lock("x").options(Options::new().max_hold(ms(300))).acquire().unwrap();
     eventually("over", || guard.check().is_err());
-    assert!(matches!(guard.into_handle(), Err(Error::Lost(lost)) if lost.reason == Reason::MaxHold));
+    assert!(matches!(guard.into_handle(), Err(Error::Lost(lost)) if lost.reason == LossReason::MaxHold));
     // Long before the ttl of 30 s.
     no_keys_left(&masters);
     drop(client.lock("x").try_acquire().unwrap().expect("free"));

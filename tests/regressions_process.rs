@@ -8,7 +8,7 @@
 mod support;
 
 use fork::{Fork, fork};
-use redleash::{Error, Lease, Lost, Options, Reason, State};
+use redleash::{Error, Lease, LossReason, Lost, Options, State};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,7 +48,7 @@ fn in_fork(child: impl FnOnce() -> u8) -> i32 {
 }
 
 fn forked(lost: &Lost) -> bool {
-    lost.reason == Reason::Forked
+    lost.reason == LossReason::Forked
 }
 
 /// Runs `busy` on two threads for as long as `work` takes, so that a fork in between finds its mutexes locked.

@@ -7,7 +7,7 @@
 
 mod support;
 
-use redleash::{Error, Lease, Options, Reason};
+use redleash::{Error, Lease, LossReason, Options};
 use support::{client, eventually, masters, ms, no_keys_left, secs, settled};
 
 #[derive(Debug)]
@@ -62,7 +62,7 @@ fn work_that_outlasts_the_lease_is_lost_though_it_succeeded() {
         Ok::<_, Mine>("done")
     });
     assert!(
-        matches!(&result, Err(Mine::Lock(Error::Lost(l))) if l.reason == Reason::Expired && l.name == "x"),
+        matches!(&result, Err(Mine::Lock(Error::Lost(l))) if l.reason == LossReason::Expired && l.name == "x"),
         "{result:?}"
     );
     let result = client.reentrant_lock("y").options(short()).with(|guard| {

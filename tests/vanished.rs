@@ -7,7 +7,7 @@
 
 mod support;
 
-use redleash::{Error, Lease, Options, Reason, State};
+use redleash::{Error, Lease, LossReason, Options, State};
 use support::{SOON, client, masters, reason, secs, settle, settled, value};
 
 #[test]
@@ -20,10 +20,10 @@ fn flushed_taken_by_another_and_released_again() {
     drop(other);
     support::no_keys_left(&masters);
     // An extension that wrote the key again would make it look like an unbroken hold.
-    assert_eq!(reason(guard.extend(secs(20))), Reason::Vanished);
-    assert_eq!(reason(guard.check()), Reason::Vanished);
-    assert_eq!(guard.state(), State::Lost(Reason::Vanished));
-    assert_eq!(guard.lost().recv_timeout(SOON).unwrap().reason, Reason::Vanished);
+    assert_eq!(reason(guard.extend(secs(20))), LossReason::KeyAbsent);
+    assert_eq!(reason(guard.check()), LossReason::KeyAbsent);
+    assert_eq!(guard.state(), State::Lost(LossReason::KeyAbsent));
+    assert_eq!(guard.lost().recv_timeout(SOON).unwrap().reason, LossReason::KeyAbsent);
     assert_eq!(value(&masters[0], "x"), None);
 }
 
@@ -33,8 +33,8 @@ fn the_watchdog_finds_out_too() {
     let client = client(&masters);
     let guard = client.lock("x").options(Options::new().lease(Lease::Watchdog { ttl: secs(3) })).acquire().unwrap();
     masters[0].command(&["FLUSHALL"]).unwrap();
-    assert_eq!(guard.lost().recv_timeout(SOON).unwrap().reason, Reason::Vanished);
-    assert_eq!(reason(guard.check()), Reason::Vanished);
+    assert_eq!(guard.lost().recv_timeout(SOON).unwrap().reason, LossReason::KeyAbsent);
+    assert_eq!(reason(guard.check()), LossReason::KeyAbsent);
     assert_eq!(value(&masters[0], "x"), None, "not written again");
 }
 
@@ -45,8 +45,8 @@ fn so_does_verify() {
     let guard = client.lock("x").acquire().unwrap();
     guard.verify().unwrap();
     masters[0].command(&["FLUSHALL"]).unwrap();
-    assert_eq!(reason(guard.verify()), Reason::Vanished);
-    assert_eq!(reason(guard.check()), Reason::Vanished);
+    assert_eq!(reason(guard.verify()), LossReason::KeyAbsent);
+    assert_eq!(reason(guard.check()), LossReason::KeyAbsent);
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn taken_by_another_is_taken() {
     let guard = a.lock("x").acquire().unwrap();
     masters[0].command(&["FLUSHALL"]).unwrap();
     let other = b.lock("x").try_acquire().unwrap().unwrap();
-    assert_eq!(reason(guard.extend(secs(20))), Reason::Taken);
+    assert_eq!(reason(guard.extend(secs(20))), LossReason::Taken);
     drop(guard);
     other.check().unwrap();
     other.verify().unwrap();

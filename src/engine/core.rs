@@ -16,7 +16,7 @@ use super::timer::Timer;
 use super::watchdog::Watchdogs;
 use crate::protocol::generation::{Found, of_another_set};
 use crate::protocol::wakeup::LATE;
-use crate::protocol::{Keys, Mono, Operation, Reason};
+use crate::protocol::{Keys, LossReason, Mono, Operation};
 use crate::sys::sync::{Mutex, Pulse};
 use crate::sys::thread::{Threads, survives};
 use crate::sys::{self, clock, journal};
@@ -189,7 +189,7 @@ impl Engine {
         self.timer.start(&self.threads, "timer", |held: Weak<Held>| {
             let Some(held) = held.upgrade() else { return };
             if !survives(|| held.due()) {
-                held.lose(Reason::WatchdogPanic);
+                held.lose(LossReason::WatchdogPanic);
             }
         })?;
         let engine = Arc::downgrade(self);
@@ -316,7 +316,7 @@ impl Engine {
         if !self.closed.swap(true, Ordering::AcqRel) {
             // Nobody renews from here on, so whoever holds is told before the callbacks' thread ends.
             for held in self.timer.stop().iter().filter_map(Weak::upgrade) {
-                held.lose(Reason::Closed);
+                held.lose(LossReason::Closed);
                 unreleased.push(held.keys.name.to_string());
             }
             self.stop();

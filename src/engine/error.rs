@@ -3,7 +3,7 @@
 use crate::protocol::generation::{INIT_MARK, difference};
 use crate::protocol::init::Ground;
 use crate::protocol::round::Judgement;
-use crate::protocol::{Answer, Cause, Mono, Reason, Round};
+use crate::protocol::{Answer, Cause, LossReason, Mono, Round};
 use std::fmt;
 use std::time::Duration;
 
@@ -181,7 +181,7 @@ pub struct Lost {
     /// The lock's name.
     pub name: String,
     /// Why.
-    pub reason: Reason,
+    pub reason: LossReason,
 }
 
 impl fmt::Display for Lost {

@@ -13,7 +13,7 @@ use crate::planted;
 use crate::protocol::command::Tell;
 use crate::protocol::handover::Handover;
 use crate::protocol::lease::{Extended, State};
-use crate::protocol::{Attempt, Command, Keys, Mono, Operation, Owner, Reason, Round, Todo};
+use crate::protocol::{Attempt, Command, Keys, LossReason, Mono, Operation, Owner, Round, Todo};
 use crate::sys::channel::Receiver;
 use crate::sys::sync::{AtomicU64, Mutex, Ordering};
 use crate::sys::{clock, entropy, journal};
@@ -141,24 +141,24 @@ impl Held {
 
     fn lost(&self) -> Lost {
         let reason = if self.engine.is_forked() {
-            Reason::Forked
+            LossReason::Forked
         } else {
             match self.state() {
                 State::Lost(reason) => reason,
-                _ => Reason::Expired,
+                _ => LossReason::Expired,
             }
         };
         self.lost_by(reason)
     }
 
-    fn lost_by(&self, reason: Reason) -> Lost {
+    fn lost_by(&self, reason: LossReason) -> Lost {
         Lost { name: self.keys.name.to_string(), reason }
     }
 
     /// Where the lease stands.
     pub(crate) fn state(&self) -> State {
         if self.engine.is_forked() {
-            return State::Lost(Reason::Forked);
+            return State::Lost(LossReason::Forked);
         }
         let now = clock::now();
         self.gate.lock().lease.state(now)
@@ -166,12 +166,12 @@ impl Held {
 
     /// Loses the lease because a majority holds another value; the error that says so.
     pub(crate) fn taken(&self) -> Error {
-        self.lose(Reason::Taken);
+        self.lose(LossReason::Taken);
         Error::Lost(self.lost())
     }
 
     /// Loses the lease at once and tells so.
-    pub(crate) fn lose(&self, reason: Reason) {
+    pub(crate) fn lose(&self, reason: LossReason) {
         let mut gate = self.gate.lock();
         let news = gate.lease.lose(reason);
         self.until.store(0, Ordering::Release);
@@ -182,7 +182,7 @@ impl Held {
         }
     }
 
-    fn announce(&self, reason: Reason) {
+    fn announce(&self, reason: LossReason) {
         // The next in this process may try: the key ends soon, or is somebody else's.
         self.leave_place();
         let mut gate = self.gate.lock();
@@ -214,7 +214,7 @@ impl Held {
 
     /// The channel of `signal` that tells of the loss.
     pub(crate) fn lost_signal<'a>(&self, signal: &'a Signal) -> &'a Receiver<Lost> {
-        let forked = self.engine.is_forked().then(|| self.lost_by(Reason::Forked));
+        let forked = self.engine.is_forked().then(|| self.lost_by(LossReason::Forked));
         signal.receiver(forked)
     }
 
@@ -265,7 +265,7 @@ impl Held {
     /// A timer that was stopped meanwhile would tell of nothing any more.
     fn lose_if_closed(&self) {
         if self.engine.is_closed() {
-            self.lose(Reason::Closed);
+            self.lose(LossReason::Closed);
         }
     }
 
@@ -504,7 +504,7 @@ impl Held {
     /// Releases and waits for a quorum to confirm it.
     pub(crate) fn release(&self) -> Release {
         if self.engine.is_forked() {
-            return Release::AlreadyLost(self.lost_by(Reason::Forked));
+            return Release::AlreadyLost(self.lost_by(LossReason::Forked));
         }
         if self.pass_on() {
             return Release::Released;
@@ -526,9 +526,9 @@ impl Held {
         if answers.reached() {
             Release::Released
         } else if answers.taken() {
-            Release::AlreadyLost(self.lost_by(Reason::Taken))
+            Release::AlreadyLost(self.lost_by(LossReason::Taken))
         } else if answers.gone() {
-            Release::AlreadyLost(self.lost_by(Reason::Vanished))
+            Release::AlreadyLost(self.lost_by(LossReason::KeyAbsent))
         } else {
             let unsure = |(i, m): &(usize, MasterReport)| {
                 round.op.targets >> i & 1 == 1 && matches!(m.answer, MasterAnswer::Failed(_))
@@ -560,7 +560,7 @@ impl Held {
     /// answered. A lost lease stays as it is. Waits for an extension under way until that has ended.
     pub(crate) fn hand_out(&self) -> Result<Mono, Error> {
         if self.engine.is_forked() {
-            return Err(Error::Lost(self.lost_by(Reason::Forked)));
+            return Err(Error::Lost(self.lost_by(LossReason::Forked)));
         }
         // An extension under way ends first, by its answers or its limit, so that it does not come to the masters behind the
         // adoption. One that does all the same writes nothing (adopt.lua).

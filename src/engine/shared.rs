@@ -5,7 +5,7 @@ use super::gate::Renewing;
 use super::held::Held;
 use super::rounds::Finished;
 use crate::protocol::command::Renewal;
-use crate::protocol::{Command, Mono, Operation, Reason};
+use crate::protocol::{Command, LossReason, Mono, Operation};
 use crate::sys::sync::Mutex;
 use crate::sys::thread::survives;
 use crate::sys::{clock, entropy, journal};
@@ -74,7 +74,7 @@ fn run(engine: &Weak<Engine>, jobs: &Receiver<Arc<Held>>) {
             let of_lane: Vec<&Arc<Held>> = due.iter().filter(|h| Arc::ptr_eq(engine.lane(&h.keys), lane)).collect();
             // A panic loses the leases, at once and aloud.
             if !survives(|| renew(&engine, lane, &of_lane)) {
-                of_lane.iter().for_each(|held| held.lose(Reason::WatchdogPanic));
+                of_lane.iter().for_each(|held| held.lose(LossReason::WatchdogPanic));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The watchdog threads: one per held lease, begun when its first renewal is due, used again for other leases.
 
 use super::held::Held;
-use crate::protocol::Reason;
+use crate::protocol::LossReason;
 use crate::sys::channel::{Receiver, Sender, next_unless_stopped, unbounded};
 use crate::sys::journal;
 use crate::sys::sync::Mutex;
@@ -91,7 +91,7 @@ impl Watchdogs {
                 let (Job::Renew(held, _) | Job::Hire(held) | Job::StandIn(held)) = &job;
                 let held = held.clone();
                 if !survives(|| dogs.stand_by(&starter, job)) {
-                    held.lose(Reason::WatchdogPanic);
+                    held.lose(LossReason::WatchdogPanic);
                 }
             }
         })
@@ -220,6 +220,6 @@ fn renew(held: &Held) {
     if survives(|| drop(held.renew())) {
         journal::trace!("lock {:?}: a renewal has ended", held.keys.name);
     } else {
-        held.lose(Reason::WatchdogPanic);
+        held.lose(LossReason::WatchdogPanic);
     }
 }

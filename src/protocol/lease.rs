@@ -18,13 +18,13 @@ use std::time::Duration;
 /// Why a lease ended before it was released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Reason {
+pub enum LossReason {
     /// Its time was over: it was a fixed lease, or no renewal reached a quorum in time.
     Expired,
     /// A majority of masters holds somebody else's value: another client, or a forced release.
     Taken,
     /// A majority of masters has no key of ours, and nothing tells whether somebody else held it in between.
-    Vanished,
+    KeyAbsent,
     /// The longest time that the lock may be held is over.
     MaxHold,
     /// This is a forked child: the lease belongs to the parent.
@@ -35,18 +35,20 @@ pub enum Reason {
     Closed,
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for LossReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Reason::Expired => "its lease ended and was not renewed in time",
-            Reason::Taken => {
+            LossReason::Expired => "its lease ended and was not renewed in time",
+            LossReason::Taken => {
                 "a majority of masters holds another owner's value (another client's, or a forced release's)"
             }
-            Reason::Vanished => "a majority of masters lost its key, and another client may have held it meanwhile",
-            Reason::MaxHold => "the longest time that it may be held for (max_hold) is over",
-            Reason::Forked => "this process is a fork of the one that holds the lock",
-            Reason::WatchdogPanic => "the watchdog thread panicked",
-            Reason::Closed => "the client was closed while the lock was held",
+            LossReason::KeyAbsent => {
+                "a majority of masters lost its key, and another client may have held it meanwhile"
+            }
+            LossReason::MaxHold => "the longest time that it may be held for (max_hold) is over",
+            LossReason::Forked => "this process is a fork of the one that holds the lock",
+            LossReason::WatchdogPanic => "the watchdog thread panicked",
+            LossReason::Closed => "the client was closed while the lock was held",
         })
     }
 }
@@ -63,7 +65,7 @@ pub enum State {
     /// Still held, but the last renewal failed.
     Jeopardy,
     /// Lost, for good.
-    Lost(Reason),
+    Lost(LossReason),
     /// Given back by its holder.
     Released,
 }
@@ -74,7 +76,7 @@ pub enum Todo {
     /// Renew now.
     Renew,
     /// Tell the holder that the lease is ending; it is not renewed any more.
-    Announce(Reason),
+    Announce(LossReason),
     /// Nothing before this moment.
     Wait(Mono),
     /// Nothing any more.
@@ -106,7 +108,7 @@ pub enum Extended {
     /// No quorum; it is tried again before the lease ends.
     Failed,
     /// The lease is lost.
-    Lost(Reason),
+    Lost(LossReason),
     /// The lease was over, or its end announced, before the round was.
     Over,
 }
@@ -213,10 +215,10 @@ impl Lease {
         self.granted
     }
 
-    fn end_reason(&self) -> Reason {
+    fn end_reason(&self) -> LossReason {
         match self.terms.max_hold {
-            Some(d) if self.until >= self.granted.plus(d) => Reason::MaxHold,
-            _ => Reason::Expired,
+            Some(d) if self.until >= self.granted.plus(d) => LossReason::MaxHold,
+            _ => LossReason::Expired,
         }
     }
 
@@ -268,7 +270,7 @@ impl Lease {
         &mut self,
         extension: Extension,
         reached: bool,
-        against: Option<Reason>,
+        against: Option<LossReason>,
         now: Mono,
         random: impl FnOnce() -> u64,
     ) -> Extended {
@@ -326,7 +328,7 @@ impl Lease {
     }
 
     /// Loses the lease at once; true if it was not over yet.
-    pub fn lose(&mut self, reason: Reason) -> bool {
+    pub fn lose(&mut self, reason: LossReason) -> bool {
         let alive = matches!(self.state, State::Held | State::Jeopardy);
         if alive && !planted::on("lost_is_held_again") {
             self.state = State::Lost(reason);

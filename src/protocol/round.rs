@@ -2,7 +2,7 @@
 
 use super::generation::Generation;
 use super::init::Ground;
-use super::lease::Reason;
+use super::lease::LossReason;
 use super::owner::Holder;
 use super::quorum::Quorum;
 use super::retry::SOON;
@@ -351,11 +351,11 @@ impl Round {
     /// Why a lease whose round this is, is over: a majority has another value, or none and no quarantine vouches for the
     /// time in which the key was gone (another may have held the lock in between). With a quarantine an extension writes
     /// the key again.
-    pub fn against(&self, quarantine: bool) -> Option<Reason> {
+    pub fn against(&self, quarantine: bool) -> Option<LossReason> {
         if self.taken() {
-            return Some(Reason::Taken);
+            return Some(LossReason::Taken);
         }
-        (self.gone() && !quarantine).then_some(Reason::Vanished)
+        (self.gone() && !quarantine).then_some(LossReason::KeyAbsent)
     }
 
     /// The masters on which an attempt that was given up may have left its key: all but those that said otherwise.

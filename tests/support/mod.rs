@@ -12,7 +12,7 @@ pub mod proxy;
 #[path = "../../verify/src/servers.rs"]
 pub mod servers;
 
-use redleash::{Client, ClientBuilder, Error, LockGuard, Lost, Reason};
+use redleash::{Client, ClientBuilder, Error, LockGuard, LossReason, Lost};
 use servers::{Cluster, Reply, Server};
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -147,7 +147,7 @@ pub fn vacate(master: &Server, name: &str) {
 
 /// Why the guard is lost; fails if it is not.
 #[track_caller]
-pub fn reason(result: Result<(), Error>) -> Reason {
+pub fn reason(result: Result<(), Error>) -> LossReason {
     match result {
         Err(Error::Lost(Lost { reason, .. })) => reason,
         other => panic!("expected Lost, got {other:?}"),

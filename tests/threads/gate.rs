@@ -3,7 +3,7 @@
 use crate::engine::core::{Engine, TTL};
 use crate::engine::error::Release;
 use crate::engine::held::Held;
-use crate::protocol::{Operation, Reason};
+use crate::protocol::{LossReason, Operation};
 use crate::world;
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread;
@@ -168,7 +168,7 @@ fn loss_against_release() {
     let watch = Watch::of(&held);
     let taken = held.clone();
     let mut threads = vec![looks(&held, &watch), clock(3)];
-    threads.push(thread::spawn(move || taken.lose(Reason::Taken)));
+    threads.push(thread::spawn(move || taken.lose(LossReason::Taken)));
     let released = held.release();
     threads.into_iter().for_each(|t| t.join().unwrap());
     assert!(!watch.look(&held));

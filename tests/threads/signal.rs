@@ -2,7 +2,7 @@
 
 use crate::engine::error::Lost;
 use crate::engine::signal::{Callbacks, Signal};
-use crate::protocol::Reason;
+use crate::protocol::LossReason;
 use crate::sys::thread::Threads;
 use crate::world;
 use shuttle::rand::{Rng, thread_rng};
@@ -10,7 +10,7 @@ use shuttle::thread;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-fn lost(reason: Reason) -> Lost {
+fn lost(reason: LossReason) -> Lost {
     Lost { name: "x".into(), reason }
 }
 
@@ -40,8 +40,8 @@ fn scenario() {
         told
     });
     let threads = [
-        spawn(Box::new(move |s| fire(s, Reason::Taken))),
-        spawn(Box::new(move |s| fire(s, Reason::Expired))),
+        spawn(Box::new(move |s| fire(s, LossReason::Taken))),
+        spawn(Box::new(move |s| fire(s, LossReason::Expired))),
         spawn(Box::new(|s| drop(s.end()))),
         spawn(Box::new(move |s| {
             if let Some((callback, Some(lost))) = s.on_lost(callback) {
@@ -78,7 +78,7 @@ fn callbacks() {
                 let callback = Box::new(move |_| {
                     called.fetch_add(1, Ordering::SeqCst);
                 });
-                callbacks.call(&threads, callback, lost(Reason::Taken));
+                callbacks.call(&threads, callback, lost(LossReason::Taken));
             }
         })
     });

@@ -1,5 +1,5 @@
 use super::super::validity;
-use super::super::{Answer, Attempt, Cause, Drift, Judgement, Mono, Quorum, Reason, Round, Rule};
+use super::super::{Answer, Attempt, Cause, Drift, Judgement, LossReason, Mono, Quorum, Round, Rule};
 use super::at;
 use std::time::Duration;
 
@@ -58,9 +58,9 @@ fn an_adoption_counts_until_the_end_of_the_lease_before() {
 fn what_a_majority_says_against_a_lease() {
     let (held, none) = (Some(Answer::Held(None)), Some(Answer::Missing));
     let cases = [
-        (round(&[held.clone(), held.clone(), None]), Some(Reason::Taken), Some(Reason::Taken)),
-        (round(&[held.clone(), none.clone(), None]), Some(Reason::Vanished), None),
-        (round(&[none.clone(), none.clone(), None]), Some(Reason::Vanished), None),
+        (round(&[held.clone(), held.clone(), None]), Some(LossReason::Taken), Some(LossReason::Taken)),
+        (round(&[held.clone(), none.clone(), None]), Some(LossReason::KeyAbsent), None),
+        (round(&[none.clone(), none.clone(), None]), Some(LossReason::KeyAbsent), None),
         (round(&[held, None, None]), None, None),
     ];
     for (round, without, with) in cases {

@@ -1,6 +1,6 @@
 use super::super::fence::STEP;
 use super::super::handover::{BUDGET, Handover, MEMORY, TURN, courtesy, is_turn_over, steps_back};
-use super::super::lease::{Lease, Reason, Terms};
+use super::super::lease::{Lease, LossReason, Terms};
 use super::super::validity::Drift;
 use super::{at, ms};
 use std::time::Duration;
@@ -36,7 +36,7 @@ fn only_a_held_lease_that_is_renewed_without_end_is_passed_on() {
     jeopardy.extension_failed(at(10), 0);
     assert!(!pass(&jeopardy, at(11)));
     let mut lost = lease(true, None);
-    lost.lose(Reason::Taken);
+    lost.lose(LossReason::Taken);
     assert!(!pass(&lost, at(1)));
     let mut released = lease(true, None);
     released.release(at(1));

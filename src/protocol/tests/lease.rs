@@ -1,4 +1,4 @@
-use super::super::lease::{DEFERRAL, Extended, Extension, Lease, Reason, State, Terms, Todo};
+use super::super::lease::{DEFERRAL, Extended, Extension, Lease, LossReason, State, Terms, Todo};
 use super::super::validity::{self, Drift};
 use super::super::{Mono, retry};
 use super::{at, ms};
@@ -119,9 +119,9 @@ impl World {
                 }
             }
             Event::Lose => {
-                self.lease.lose(Reason::Taken);
+                self.lease.lose(LossReason::Taken);
                 assert!(over(self.lease.state(self.now)));
-                assert!(!self.lease.lose(Reason::Forked), "it is lost but once");
+                assert!(!self.lease.lose(LossReason::Forked), "it is lost but once");
             }
             Event::Release => assert_eq!(self.lease.release(self.now), before.state(self.now)),
         }
@@ -136,7 +136,7 @@ impl World {
             Todo::Announce(reason) => {
                 assert!(!self.announced && self.now >= until.minus(self.lease.notice()));
                 let capped = self.terms.max_hold.is_some_and(|d| until == at(0).plus(d));
-                assert_eq!(reason, if capped { Reason::MaxHold } else { Reason::Expired });
+                assert_eq!(reason, if capped { LossReason::MaxHold } else { LossReason::Expired });
                 self.announced = true;
             }
             Todo::Wait(t) => assert!(alive && !self.announced && t > self.now && t < until),
@@ -241,7 +241,7 @@ fn an_extension_counts_before_the_old_deadline_and_not_at_it() {
 fn nobody_renews_after_the_end_was_announced() {
     let mut lease = watched();
     let under_way = lease.begin_extension(at(2_900), TTL).unwrap();
-    assert_eq!(lease.poll(at(2_940)), Todo::Announce(Reason::Expired));
+    assert_eq!(lease.poll(at(2_940)), Todo::Announce(LossReason::Expired));
     assert!(!lease.may_write(at(2_941)));
     assert_eq!(lease.begin_extension(at(2_941), TTL), None);
     assert!(!lease.extended(under_way, at(2_942)));
@@ -348,13 +348,13 @@ fn the_longest_hold_ends_a_lease_and_stops_its_renewal() {
     assert_eq!(lease.until(), at(4_000));
     // Another renewal could not move the deadline: it would only keep the key longer than the lock may be held.
     assert_eq!(lease.poll(at(3_000)), Todo::Wait(at(3_970)));
-    assert_eq!(lease.poll(at(3_970)), Todo::Announce(Reason::MaxHold));
-    assert_eq!(lease.state(at(4_000)), State::Lost(Reason::MaxHold));
+    assert_eq!(lease.poll(at(3_970)), Todo::Announce(LossReason::MaxHold));
+    assert_eq!(lease.state(at(4_000)), State::Lost(LossReason::MaxHold));
 }
 
 #[test]
 fn a_loss_tells_its_reason_and_a_release_what_it_found() {
-    for reason in [Reason::Taken, Reason::Vanished, Reason::Forked, Reason::WatchdogPanic] {
+    for reason in [LossReason::Taken, LossReason::KeyAbsent, LossReason::Forked, LossReason::WatchdogPanic] {
         let mut lease = watched();
         assert!(lease.lose(reason));
         assert_eq!((lease.state(at(0)), lease.until()), (State::Lost(reason), Mono::ZERO));
@@ -367,7 +367,7 @@ fn a_loss_tells_its_reason_and_a_release_what_it_found() {
     assert_eq!(lease.release(at(2)), State::Released);
     assert_eq!((lease.until(), lease.state(at(9_000))), (Mono::ZERO, State::Released));
     let mut lease = watched();
-    assert_eq!(lease.release(at(2_968)), State::Lost(Reason::Expired));
+    assert_eq!(lease.release(at(2_968)), State::Lost(LossReason::Expired));
 }
 
 #[test]
@@ -392,7 +392,7 @@ fn an_extension_that_was_asked_for_with_the_margin_lasts_as_long_as_was_wanted()
 #[test]
 fn an_extension_that_ends_after_a_release_is_over_whatever_the_masters_said() {
     for reached in [false, true] {
-        for against in [None, Some(Reason::Taken), Some(Reason::Vanished)] {
+        for against in [None, Some(LossReason::Taken), Some(LossReason::KeyAbsent)] {
             for end in [1_100, 2_950, 9_000] {
                 let mut lease = watched();
                 let extension = lease.begin_extension(at(1_000), TTL).unwrap();
@@ -403,7 +403,7 @@ fn an_extension_that_ends_after_a_release_is_over_whatever_the_masters_said() {
                     (Extended::Over, State::Released),
                     "{reached} {against:?} {end}"
                 );
-                assert!(!lease.lose(Reason::Taken), "what was given back cannot be lost");
+                assert!(!lease.lose(LossReason::Taken), "what was given back cannot be lost");
             }
         }
     }
@@ -432,7 +432,7 @@ fn what_is_due_next_is_what_poll_waits_for_until_the_lease_is_over() {
     assert_eq!(lease.next_due(), Some(lease.until().minus(lease.notice())));
     let (mut lost, mut released) = (lease.clone(), lease.clone());
     assert!(matches!(lease.poll(at(2_950)), Todo::Announce(_)));
-    lost.lose(Reason::Taken);
+    lost.lose(LossReason::Taken);
     released.release(at(1_000));
     assert_eq!((lease.next_due(), lost.next_due(), released.next_due()), (None, None, None));
     assert_eq!((lease.is_released(), lost.is_released(), released.is_released()), (false, false, true));
@@ -486,7 +486,7 @@ fn a_renewal_that_could_not_begin_is_due_again_soon() {
     let mut fixed = Lease::new(terms(false, None), at(0));
     fixed.defer_renewal(at(1));
     assert!(matches!(fixed.poll(at(20)), Todo::Wait(at_end) if at_end > at(2_000)));
-    lease.lose(Reason::Taken);
+    lease.lose(LossReason::Taken);
     lease.defer_renewal(at(1_500));
     assert_eq!(lease.poll(at(3_000)), Todo::Nothing);
 }

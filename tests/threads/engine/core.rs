@@ -12,7 +12,7 @@ use super::timer::Timer;
 use super::watchdog::Watchdogs;
 use crate::protocol::generation::Deployment;
 use crate::protocol::retry::Backoff;
-use crate::protocol::{Attempt, Command, Drift, Keys, Mono, Namespace, Operation, Owner, Quorum, Reason, Token};
+use crate::protocol::{Attempt, Command, Drift, Keys, LossReason, Mono, Namespace, Operation, Owner, Quorum, Token};
 use crate::sys::clock;
 use crate::sys::sync::{AtomicBool, Ordering};
 use crate::sys::thread::Threads;
@@ -161,7 +161,7 @@ impl Engine {
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         for held in self.timer.stop().iter().filter_map(Weak::upgrade) {
-            held.lose(Reason::Closed);
+            held.lose(LossReason::Closed);
         }
         drop(self.chores.stop());
         self.watchdogs.stop();

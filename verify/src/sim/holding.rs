@@ -6,7 +6,7 @@ use redleash::protocol::command::Renewal;
 use redleash::protocol::fence::{Settling, settle};
 use redleash::protocol::lease::{Extended, Extension};
 use redleash::protocol::validity::renewal_limit;
-use redleash::protocol::{Command, Mono, Operation, Reason, Round, State};
+use redleash::protocol::{Command, LossReason, Mono, Operation, Round, State};
 use redleash::unversioned::Request;
 use std::sync::Arc;
 use std::time::Duration;
@@ -131,10 +131,10 @@ impl World<'_> {
     }
 
     /// A lease is lost at once, and that is told.
-    pub(crate) fn lose(&mut self, hold: usize, reason: Reason) {
+    pub(crate) fn lose(&mut self, hold: usize, reason: LossReason) {
         self.checks.count(match reason {
-            Reason::Taken => "leases lost to another value",
-            Reason::Vanished => "leases lost with their keys",
+            LossReason::Taken => "leases lost to another value",
+            LossReason::KeyAbsent => "leases lost with their keys",
             _ => "leases lost at their deadline",
         });
         let held = &mut self.holds[hold];
@@ -171,7 +171,7 @@ impl World<'_> {
             return self.carry_on(c, Some(w));
         }
         if taken {
-            self.lose(hold, Reason::Taken);
+            self.lose(hold, LossReason::Taken);
             return self.carry_on(c, Some(w));
         }
         if !reached {
