@@ -5,7 +5,7 @@ use crate::engine::held::Held;
 use crate::engine::signal::Signal;
 use crate::handle::Handle;
 use crate::options::check_extension;
-use crate::protocol::{LossReason, State};
+use crate::protocol::{LeaseState, LossReason};
 use crate::sys::clock;
 use crossbeam_channel::Receiver;
 use std::fmt;
@@ -70,7 +70,7 @@ impl LockGuard {
     }
 
     /// Where the lease stands.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> LeaseState {
         self.held().state()
     }
 

@@ -78,7 +78,7 @@ pub use guard::LockGuard;
 pub use handle::Handle;
 pub use lock::Lock;
 pub use options::{Lease, MIN_TTL, Options, Retry};
-pub use protocol::{LossReason, State};
+pub use protocol::{LeaseState, LossReason};
 pub use reentrant::{ReentrantGuard, ReentrantLock};
 pub use stats::Stats;
 pub use status::{MasterStatus, Revoked, Status};

@@ -1,9 +1,9 @@
 //! What the public types promise to the compiler: which may be cloned, sent and shared, and which must not.
 
 use redleash::{
-    Client, ClientBuilder, CloseReport, ConfigError, Error, Guarantees, Handle, InitReport, Lease, Lock, LockGuard,
-    LossReason, Lost, MasterAnswer, MasterReport, MasterStatus, Options, ReentrantGuard, ReentrantLock, Release, Retry,
-    Revoked, State, Status, Tally,
+    Client, ClientBuilder, CloseReport, ConfigError, Error, Guarantees, Handle, InitReport, Lease, LeaseState, Lock,
+    LockGuard, LossReason, Lost, MasterAnswer, MasterReport, MasterStatus, Options, ReentrantGuard, ReentrantLock,
+    Release, Retry, Revoked, Status, Tally,
 };
 use std::fmt::{Debug, Display};
 
@@ -32,7 +32,7 @@ const _: () = {
     value::<MasterAnswer>();
     value::<Lost>();
     value::<LossReason>();
-    value::<State>();
+    value::<LeaseState>();
     value::<Release>();
     value::<Revoked>();
     value::<Guarantees>();

@@ -7,7 +7,7 @@
 
 mod support;
 
-use redleash::{Error, Lease, LossReason, Options, Release, State};
+use redleash::{Error, Lease, LeaseState, LossReason, Options, Release};
 use std::time::{Duration, Instant};
 use support::{always, builder, client, deadline, eventually, masters, ms, no_keys_left, reason, secs, settled};
 
@@ -23,7 +23,7 @@ fn a_fixed_lease_is_free_after_its_ttl_and_not_before() {
     assert!(asked.elapsed() >= ms(1_990), "granted {:?} after the first", asked.elapsed());
     assert!(Instant::now() >= end, "granted before the deadline of the first holder");
     assert_eq!(reason(guard.check()), LossReason::Expired);
-    assert_eq!(guard.state(), State::Lost(LossReason::Expired));
+    assert_eq!(guard.state(), LeaseState::Lost(LossReason::Expired));
     assert!(guard.remaining().is_zero());
     second.check().unwrap();
 }

@@ -8,7 +8,7 @@
 mod support;
 
 use fork::{Fork, fork};
-use redleash::{Error, LossReason, Lost, Release, State};
+use redleash::{Error, LeaseState, LossReason, Lost, Release};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -60,7 +60,7 @@ fn the_guard_is_lost_in_the_child_and_held_in_the_parent() {
         if !forked(guard.check()) {
             return 1;
         }
-        if guard.state() != State::Lost(LossReason::Forked) {
+        if guard.state() != LeaseState::Lost(LossReason::Forked) {
             return 2;
         }
         if !guard.remaining().is_zero() {

@@ -3,7 +3,7 @@
 
 mod support;
 
-use redleash::{Error, Lease, Options, State};
+use redleash::{Error, Lease, LeaseState, Options};
 use support::{eventually, masters, secs, settled};
 
 #[test]
@@ -12,7 +12,7 @@ fn how_long_it_holds() {
     let client = settled(&masters);
     let fixed = Options::new().lease(Lease::Fixed { ttl: secs(30) });
     let guard = client.lock("x").options(fixed).acquire().unwrap();
-    assert_eq!((guard.name(), guard.state()), ("x", State::Held));
+    assert_eq!((guard.name(), guard.state()), ("x", LeaseState::Held));
     assert!(guard.remaining() > secs(5) && guard.remaining() < secs(30), "{:?}", guard.remaining());
     guard.ensure(secs(5)).unwrap();
     match guard.ensure(secs(31)) {

@@ -8,7 +8,7 @@
 mod support;
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
-use redleash::{Client, LockGuard, Release, State, WatchdogMode};
+use redleash::{Client, LeaseState, LockGuard, Release, WatchdogMode};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -105,14 +105,14 @@ fn an_outage_is_a_line_per_lock_and_per_master_and_so_is_its_end() {
     };
     let guards: Vec<_> = hold(&client, "each").into_iter().chain(hold(&shared, "together")).collect();
     masters.iter().for_each(|m| m.pause().unwrap());
-    let all = |state: State| guards.iter().all(|g| g.state() == state);
-    eventually("all are in jeopardy", || all(State::Jeopardy));
+    let all = |state: LeaseState| guards.iter().all(|g| g.state() == state);
+    eventually("all are in jeopardy", || all(LeaseState::Jeopardy));
     let failed = |g: &LockGuard| of_lock(Level::Debug, g.name()).len();
     eventually("renewals fail again and again", || guards.iter().filter(|g| failed(g) >= 2).count() > EACH);
     let both = |level, m: &Server| of_master(level, m).len() == 2;
     eventually("both clients warn of all masters", || masters.iter().all(|m| both(Level::Warn, m)));
     masters.iter().for_each(|m| m.resume().unwrap());
-    eventually("all are held", || all(State::Held));
+    eventually("all are held", || all(LeaseState::Held));
     eventually("all masters are back", || masters.iter().all(|m| both(Level::Info, m)));
     for guard in &guards {
         let [warned, well, lost] = [Level::Warn, Level::Info, Level::Error].map(|level| of_lock(level, guard.name()));

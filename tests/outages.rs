@@ -7,7 +7,7 @@
 
 mod support;
 
-use redleash::{Error, Lease, LossReason, MasterAnswer, Options, Retry, State};
+use redleash::{Error, Lease, LeaseState, LossReason, MasterAnswer, Options, Retry};
 use std::thread;
 use std::time::Instant;
 use support::servers::Cluster;
@@ -58,7 +58,7 @@ fn two_of_three_hang_while_locks_are_held() {
     for guard in &guards {
         eventually("over", || guard.remaining().is_zero());
         assert_eq!(reason(guard.check()), LossReason::Expired);
-        assert_eq!(guard.state(), State::Lost(LossReason::Expired));
+        assert_eq!(guard.state(), LeaseState::Lost(LossReason::Expired));
     }
     resume(&masters);
     for guard in &guards {

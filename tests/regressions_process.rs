@@ -8,7 +8,7 @@
 mod support;
 
 use fork::{Fork, fork};
-use redleash::{Error, Lease, LossReason, Lost, Options, State};
+use redleash::{Error, Lease, LeaseState, LossReason, Lost, Options};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -180,7 +180,7 @@ fn stopped_child() {
             assert!(start.elapsed() < SOON, "nobody stopped it");
         }
         support::always(ms(1_200), "lost", || {
-            guard.check().is_err() && guard.remaining().is_zero() && matches!(guard.state(), State::Lost(_))
+            guard.check().is_err() && guard.remaining().is_zero() && matches!(guard.state(), LeaseState::Lost(_))
         });
         assert!(guard.verify().is_err() && guard.extend(secs(1)).is_err());
         say("lost for good");

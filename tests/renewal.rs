@@ -7,7 +7,7 @@
 
 mod support;
 
-use redleash::{Lease, Options, Release, State};
+use redleash::{Lease, LeaseState, Options, Release};
 use std::time::Instant;
 use support::{
     always, builder, client, eventually, lock_keys, masters, no_keys_left, proc, pttl, secs, settle, settled,
@@ -19,7 +19,7 @@ fn a_watchdog_lease_outlives_its_ttl() {
     let (a, b) = (settled(&masters), client(&masters));
     let guard = a.lock("x").options(Options::new().lease(Lease::Watchdog { ttl: secs(2) })).acquire().unwrap();
     always(secs(5), "held through two and a half times the ttl", || {
-        assert_eq!(guard.state(), State::Held);
+        assert_eq!(guard.state(), LeaseState::Held);
         guard.check().is_ok() && b.lock("x").try_acquire().unwrap().is_none()
     });
     assert!(masters.iter().all(|m| pttl(m, "x").is_some()));
@@ -99,12 +99,12 @@ fn an_outage_shorter_than_the_lease_is_survived() {
         master.pause().unwrap();
     }
     // The first renewal is due after 4 s, and fails.
-    eventually("the failed renewal is noticed", || guard.state() == State::Jeopardy);
+    eventually("the failed renewal is noticed", || guard.state() == LeaseState::Jeopardy);
     guard.check().unwrap();
     for master in &*masters {
         master.resume().unwrap();
     }
-    eventually("renewed", || guard.state() == State::Held);
+    eventually("renewed", || guard.state() == LeaseState::Held);
     guard.check().unwrap();
     eventually("on every master", || pttls().is_some_and(|left| left > secs(7)));
 }

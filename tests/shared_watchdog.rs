@@ -7,7 +7,7 @@
 
 mod support;
 
-use redleash::{Client, LockGuard, LossReason, Release, State, WatchdogMode};
+use redleash::{Client, LeaseState, LockGuard, LossReason, Release, WatchdogMode};
 use std::time::Duration;
 use support::servers::Cluster;
 use support::{
@@ -74,7 +74,7 @@ fn many_locks_are_held_while_one_master_hangs() {
     let guards = hold(&client, 1_000);
     masters[1].pause().unwrap();
     always(secs(8), "every lock is held", || guards.iter().all(|g| g.check().is_ok()));
-    assert!(guards.iter().all(|g| g.state() == State::Held));
+    assert!(guards.iter().all(|g| g.state() == LeaseState::Held));
     masters[1].resume().unwrap();
     eventually("the third master has its keys again", || lock_keys(&masters[1]) == 1_000);
     drop(guards);

@@ -7,7 +7,7 @@
 
 mod support;
 
-use redleash::{Error, Lease, LossReason, Options, State};
+use redleash::{Error, Lease, LeaseState, LossReason, Options};
 use support::{SOON, client, masters, reason, secs, settle, settled, value};
 
 #[test]
@@ -22,7 +22,7 @@ fn flushed_taken_by_another_and_released_again() {
     // An extension that wrote the key again would make it look like an unbroken hold.
     assert_eq!(reason(guard.extend(secs(20))), LossReason::KeyAbsent);
     assert_eq!(reason(guard.check()), LossReason::KeyAbsent);
-    assert_eq!(guard.state(), State::Lost(LossReason::KeyAbsent));
+    assert_eq!(guard.state(), LeaseState::Lost(LossReason::KeyAbsent));
     assert_eq!(guard.lost().recv_timeout(SOON).unwrap().reason, LossReason::KeyAbsent);
     assert_eq!(value(&masters[0], "x"), None);
 }

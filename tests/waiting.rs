@@ -413,7 +413,7 @@ fn a_lease_is_handed_over_without_the_masters_and_its_token_rises() {
     let lost = first.lost().clone();
     assert_eq!(first.release(), Release::Released);
     let (next, state) = hear.recv_timeout(support::SOON).unwrap();
-    assert_eq!((next, state), (token + 1, redleash::State::Held));
+    assert_eq!((next, state), (token + 1, redleash::LeaseState::Held));
     assert_eq!(value(&cluster[0], "hand").unwrap(), stored, "the masters know of nothing");
     // The first holder's signal has ended: disconnected, and nothing in it.
     assert!(lost.try_recv().is_err_and(|e| e.is_disconnected()));

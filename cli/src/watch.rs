@@ -13,7 +13,7 @@ use crate::supervisor::daemons_sentence;
 use crate::terminal::Terminal;
 use crate::tree::Tree;
 use redleash::crossbeam_channel::{Receiver, RecvTimeoutError, never, select, tick};
-use redleash::{Client, LockGuard, State};
+use redleash::{Client, LeaseState, LockGuard};
 use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, WaitOptions, getpid, kill_current_process_group, kill_process_group, test_kill_process_group, wait,
@@ -163,8 +163,8 @@ impl Watch<'_> {
     /// The supervisor ends the command, because the lease was not renewed.
     fn end_is_near(&self, seen: &mut Seen) {
         let why = match self.guard.state() {
-            State::Held if self.max_hold => "the longest permitted hold (--max-hold) is over".to_string(),
-            State::Lost(reason) => reason.to_string(),
+            LeaseState::Held if self.max_hold => "the longest permitted hold (--max-hold) is over".to_string(),
+            LeaseState::Lost(reason) => reason.to_string(),
             _ => "the lease ends soon, and no renewal reached a quorum".to_string(),
         };
         self.lose(&why, seen);

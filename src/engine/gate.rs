@@ -4,7 +4,7 @@ use super::timer::Key;
 use crate::planted;
 use crate::protocol::Mono;
 use crate::protocol::handover::Handover;
-use crate::protocol::lease::{self, Lease, State};
+use crate::protocol::lease::{self, Lease, LeaseState};
 use crate::wire::op::Op;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ impl Gate {
     }
 
     /// Ends the lease on our side; the state it was in. Nothing of an extension is sent again from here on.
-    pub(super) fn release(&mut self, now: Mono) -> State {
+    pub(super) fn release(&mut self, now: Mono) -> LeaseState {
         if let Some(op) = self.extension.take()
             && !planted::on("renewal_sent_behind_release")
         {

@@ -12,7 +12,7 @@ use super::watchdog::Seat;
 use crate::planted;
 use crate::protocol::command::Tell;
 use crate::protocol::handover::Handover;
-use crate::protocol::lease::{Extended, State};
+use crate::protocol::lease::{Extended, LeaseState};
 use crate::protocol::{Attempt, Command, Keys, LossReason, Mono, Operation, Owner, Round, Todo};
 use crate::sys::channel::Receiver;
 use crate::sys::sync::{AtomicU64, Mutex, Ordering};
@@ -116,7 +116,7 @@ impl Held {
         let left = gate.lease.until().since(now);
         let state = gate.lease.state(now);
         drop(gate);
-        if let State::Lost(reason) = state {
+        if let LeaseState::Lost(reason) = state {
             self.lose(reason);
         }
         left
@@ -144,7 +144,7 @@ impl Held {
             LossReason::Forked
         } else {
             match self.state() {
-                State::Lost(reason) => reason,
+                LeaseState::Lost(reason) => reason,
                 _ => LossReason::Expired,
             }
         };
@@ -156,9 +156,9 @@ impl Held {
     }
 
     /// Where the lease stands.
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> LeaseState {
         if self.engine.is_forked() {
-            return State::Lost(LossReason::Forked);
+            return LeaseState::Lost(LossReason::Forked);
         }
         let now = clock::now();
         self.gate.lock().lease.state(now)
@@ -359,7 +359,7 @@ impl Held {
                 self.until.store(gate.lease.until().nanos(), Ordering::Release);
                 self.replan(&mut gate);
                 drop(gate);
-                if before == State::Jeopardy {
+                if before == LeaseState::Jeopardy {
                     journal::info!("lock {:?} is renewed again and goes on", self.keys.name);
                 }
                 self.lose_if_closed();
@@ -382,7 +382,7 @@ impl Held {
                 let tally = tally();
                 let name = &self.keys.name;
                 // One warning for all failures in a row.
-                if before == State::Held {
+                if before == LeaseState::Held {
                     journal::warn!(
                         "lock {name:?} ends in {left} unless it is renewed before; a renewal failed: {tally}"
                     );
@@ -439,7 +439,7 @@ impl Held {
 
     /// Ends the lease on our side; the state before, and the release to send. Queued under the gate, behind all that a
     /// renewal has queued.
-    fn end(&self, awaited: bool) -> (State, Option<Arc<Op>>) {
+    fn end(&self, awaited: bool) -> (LeaseState, Option<Arc<Op>>) {
         let now = clock::now();
         let tell = self.place.lock().as_ref().map_or(Tell::AT_ONCE, |place| place.tell(now));
         let mut gate = self.gate.lock();
@@ -515,7 +515,7 @@ impl Held {
         self.engine.watchdogs.retire(self);
         let Some(op) = op else { return Release::Released };
         let start = clock::now();
-        if let State::Lost(reason) = before {
+        if let LeaseState::Lost(reason) = before {
             self.lane().flush();
             self.lane().attend();
             return Release::AlreadyLost(self.lost_by(reason));
@@ -567,7 +567,7 @@ impl Held {
         let extending = self.extending.lock();
         let now = clock::now();
         let mut gate = self.gate.lock();
-        if let State::Lost(reason) = gate.lease.state(now) {
+        if let LeaseState::Lost(reason) = gate.lease.state(now) {
             return Err(Error::Lost(self.lost_by(reason)));
         }
         let until = gate.lease.until();

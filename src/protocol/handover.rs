@@ -4,7 +4,7 @@
 //! inside the process the guards follow one another under the lease's gate.
 
 use super::fence::STEP;
-use super::lease::{Lease, State};
+use super::lease::{Lease, LeaseState};
 use super::time::Mono;
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ impl Handover {
     /// `STEP` higher at least.
     pub fn pass(&mut self, lease: &Lease, now: Mono) -> bool {
         let budget_left = self.since.map_or(!self.budget.is_zero(), |since| now.since(since) < self.budget);
-        let healthy = lease.state(now) == State::Held && lease.may_write(now) && lease.is_renewed_without_end();
+        let healthy = lease.state(now) == LeaseState::Held && lease.may_write(now) && lease.is_renewed_without_end();
         let enough = lease.until().since(now) >= lease.ttl() / 2;
         let token_left = self.counter.is_none() || self.passed + 1 < STEP;
         if !(budget_left && healthy && enough && token_left) {

@@ -59,7 +59,7 @@ pub const DEFERRAL: Duration = Duration::from_millis(10);
 /// Where a lease stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum State {
+pub enum LeaseState {
     /// Held; the last renewal was good.
     Held,
     /// Still held, but the last renewal failed.
@@ -134,7 +134,7 @@ pub struct Lease {
     until: Mono,
     renew_at: Mono,
     failures: u32,
-    state: State,
+    state: LeaseState,
     announced: bool,
     /// When the last good round began.
     renewed: Mono,
@@ -149,7 +149,7 @@ impl Lease {
             until: Mono::ZERO,
             renew_at: Mono::ZERO,
             failures: 0,
-            state: State::Held,
+            state: LeaseState::Held,
             announced: false,
             renewed: start,
         };
@@ -178,7 +178,7 @@ impl Lease {
     /// Without this nobody would renew any more: what was due is not due again by itself, and the extension may have planned
     /// just that renewal before it ended.
     pub fn defer_renewal(&mut self, now: Mono) {
-        let alive = matches!(self.state, State::Held | State::Jeopardy);
+        let alive = matches!(self.state, LeaseState::Held | LeaseState::Jeopardy);
         if alive && self.is_renewable() && self.renew_at == Mono::NEVER {
             self.renew_at = now.plus(DEFERRAL);
         }
@@ -187,15 +187,15 @@ impl Lease {
     /// When the lease ends unless it is extended; [`Mono::ZERO`] once it is lost or released.
     pub fn until(&self) -> Mono {
         match self.state {
-            State::Held | State::Jeopardy => self.until,
-            State::Lost(_) | State::Released => Mono::ZERO,
+            LeaseState::Held | LeaseState::Jeopardy => self.until,
+            LeaseState::Lost(_) | LeaseState::Released => Mono::ZERO,
         }
     }
 
     /// The state at `now`. A lease whose deadline has passed is lost, whether or not anybody noticed.
-    pub fn state(&self, now: Mono) -> State {
+    pub fn state(&self, now: Mono) -> LeaseState {
         match self.state {
-            State::Held | State::Jeopardy if now >= self.until => State::Lost(self.end_reason()),
+            LeaseState::Held | LeaseState::Jeopardy if now >= self.until => LeaseState::Lost(self.end_reason()),
             state => state,
         }
     }
@@ -231,18 +231,18 @@ impl Lease {
 
     /// When [`Lease::poll`] has something to say next; `None` if it has nothing any more.
     pub fn next_due(&self) -> Option<Mono> {
-        let alive = matches!(self.state, State::Held | State::Jeopardy) && !self.announced;
+        let alive = matches!(self.state, LeaseState::Held | LeaseState::Jeopardy) && !self.announced;
         alive.then(|| self.until.minus(self.notice()).min(self.renew_at))
     }
 
     /// Whether the holder has given the lease back.
     pub fn is_released(&self) -> bool {
-        self.state == State::Released
+        self.state == LeaseState::Released
     }
 
     /// What is due at `now`.
     pub fn poll(&mut self, now: Mono) -> Todo {
-        if !matches!(self.state, State::Held | State::Jeopardy) || self.announced {
+        if !matches!(self.state, LeaseState::Held | LeaseState::Jeopardy) || self.announced {
             return Todo::Nothing;
         }
         let announce_at = self.until.minus(self.notice());
@@ -285,9 +285,9 @@ impl Lease {
             return Extended::Lost(reason);
         }
         match self.state(now) {
-            State::Lost(reason) => Extended::Lost(reason),
-            State::Released => Extended::Over,
-            State::Held | State::Jeopardy => {
+            LeaseState::Lost(reason) => Extended::Lost(reason),
+            LeaseState::Released => Extended::Over,
+            LeaseState::Held | LeaseState::Jeopardy => {
                 self.extension_failed(now, random());
                 Extended::Failed
             }
@@ -307,7 +307,7 @@ impl Lease {
         }
         self.until = self.until.max(extension.until);
         self.renewed = self.renewed.max(extension.start);
-        self.state = State::Held;
+        self.state = LeaseState::Held;
         self.failures = 0;
         self.plan_renewal();
         true
@@ -315,8 +315,8 @@ impl Lease {
 
     /// Ends an extension without a quorum; the next try is after a pause drawn from `random`.
     pub fn extension_failed(&mut self, now: Mono, random: u64) {
-        if matches!(self.state, State::Held | State::Jeopardy) {
-            self.state = State::Jeopardy;
+        if matches!(self.state, LeaseState::Held | LeaseState::Jeopardy) {
+            self.state = LeaseState::Jeopardy;
             if self.terms.renew {
                 // Half of the time that is left at most, so that no try is left out because a pause was drawn too long.
                 let left = self.until.minus(self.notice()).since(now);
@@ -329,23 +329,23 @@ impl Lease {
 
     /// Loses the lease at once; true if it was not over yet.
     pub fn lose(&mut self, reason: LossReason) -> bool {
-        let alive = matches!(self.state, State::Held | State::Jeopardy);
+        let alive = matches!(self.state, LeaseState::Held | LeaseState::Jeopardy);
         if alive && !planted::on("lost_is_held_again") {
-            self.state = State::Lost(reason);
+            self.state = LeaseState::Lost(reason);
         }
         alive
     }
 
     /// Whether a renewal command may still be written: the lease is neither over nor announced to be.
     pub fn may_write(&self, now: Mono) -> bool {
-        matches!(self.state(now), State::Held | State::Jeopardy) && !self.announced
+        matches!(self.state(now), LeaseState::Held | LeaseState::Jeopardy) && !self.announced
     }
 
     /// Gives the lease back; the state it was in at `now`.
-    pub fn release(&mut self, now: Mono) -> State {
+    pub fn release(&mut self, now: Mono) -> LeaseState {
         let before = self.state(now);
-        if !matches!(self.state, State::Released) {
-            self.state = if let State::Lost(_) = before { before } else { State::Released };
+        if !matches!(self.state, LeaseState::Released) {
+            self.state = if let LeaseState::Lost(_) = before { before } else { LeaseState::Released };
         }
         before
     }

@@ -35,7 +35,7 @@ pub use acquire::{Acquire, End, Step, Wait};
 pub use attempt::Attempt;
 pub use command::{Command, Operation};
 pub use layout::{Keys, NameError, Namespace};
-pub use lease::{Lease, LossReason, State, Todo};
+pub use lease::{Lease, LeaseState, LossReason, Todo};
 pub use owner::{Owner, Token};
 pub use quorum::Quorum;
 pub use round::{Answer, Cause, Judgement, MasterView, Round, Rule};

@@ -1,4 +1,4 @@
-use super::super::lease::{DEFERRAL, Extended, Extension, Lease, LossReason, State, Terms, Todo};
+use super::super::lease::{DEFERRAL, Extended, Extension, Lease, LeaseState, LossReason, Terms, Todo};
 use super::super::validity::{self, Drift};
 use super::super::{Mono, retry};
 use super::{at, ms};
@@ -14,8 +14,8 @@ fn watched() -> Lease {
     Lease::new(terms(true, None), at(0))
 }
 
-fn over(state: State) -> bool {
-    matches!(state, State::Lost(_) | State::Released)
+fn over(state: LeaseState) -> bool {
+    matches!(state, LeaseState::Lost(_) | LeaseState::Released)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,7 +58,7 @@ struct World {
     /// The extensions whose end was not yet told.
     open: Vec<Extension>,
     announced: bool,
-    last_state: State,
+    last_state: LeaseState,
 }
 
 impl World {
@@ -71,7 +71,7 @@ impl World {
             justified: Mono::ZERO,
             open: Vec::new(),
             announced: false,
-            last_state: State::Held,
+            last_state: LeaseState::Held,
         };
         world.last_state = world.lease.state(at(0));
         world.justified = world.end_of(at(0), terms.ttl);
@@ -109,13 +109,13 @@ impl World {
                 assert_eq!(may_rise, alive && !self.announced, "counted exactly while the lease lives");
                 if may_rise {
                     self.justified = self.justified.max(extension.until());
-                    assert_eq!(self.lease.state(self.now), State::Held);
+                    assert_eq!(self.lease.state(self.now), LeaseState::Held);
                 }
             }
             Event::Failed(random) => {
                 self.lease.extension_failed(self.now, random);
                 if alive {
-                    assert_eq!(self.lease.state(self.now), State::Jeopardy);
+                    assert_eq!(self.lease.state(self.now), LeaseState::Jeopardy);
                 }
             }
             Event::Lose => {
@@ -148,8 +148,8 @@ impl World {
         let state = self.lease.state(self.now);
         match self.last_state {
             // Only the reason may be told more exactly.
-            State::Lost(_) => assert!(matches!(state, State::Lost(_)), "{event:?}"),
-            State::Released => assert_eq!(state, State::Released, "{event:?}"),
+            LeaseState::Lost(_) => assert!(matches!(state, LeaseState::Lost(_)), "{event:?}"),
+            LeaseState::Released => assert_eq!(state, LeaseState::Released, "{event:?}"),
             _ => {}
         }
         self.last_state = state;
@@ -245,7 +245,7 @@ fn nobody_renews_after_the_end_was_announced() {
     assert!(!lease.may_write(at(2_941)));
     assert_eq!(lease.begin_extension(at(2_941), TTL), None);
     assert!(!lease.extended(under_way, at(2_942)));
-    assert_eq!((lease.until(), lease.state(at(2_942))), (at(2_968), State::Held));
+    assert_eq!((lease.until(), lease.state(at(2_942))), (at(2_968), LeaseState::Held));
     assert_eq!(lease.poll(at(9_000)), Todo::Nothing);
 }
 
@@ -349,7 +349,7 @@ fn the_longest_hold_ends_a_lease_and_stops_its_renewal() {
     // Another renewal could not move the deadline: it would only keep the key longer than the lock may be held.
     assert_eq!(lease.poll(at(3_000)), Todo::Wait(at(3_970)));
     assert_eq!(lease.poll(at(3_970)), Todo::Announce(LossReason::MaxHold));
-    assert_eq!(lease.state(at(4_000)), State::Lost(LossReason::MaxHold));
+    assert_eq!(lease.state(at(4_000)), LeaseState::Lost(LossReason::MaxHold));
 }
 
 #[test]
@@ -357,17 +357,17 @@ fn a_loss_tells_its_reason_and_a_release_what_it_found() {
     for reason in [LossReason::Taken, LossReason::KeyAbsent, LossReason::Forked, LossReason::WatchdogPanic] {
         let mut lease = watched();
         assert!(lease.lose(reason));
-        assert_eq!((lease.state(at(0)), lease.until()), (State::Lost(reason), Mono::ZERO));
-        assert_eq!(lease.release(at(1)), State::Lost(reason));
-        assert_eq!(lease.release(at(2)), State::Lost(reason));
+        assert_eq!((lease.state(at(0)), lease.until()), (LeaseState::Lost(reason), Mono::ZERO));
+        assert_eq!(lease.release(at(1)), LeaseState::Lost(reason));
+        assert_eq!(lease.release(at(2)), LeaseState::Lost(reason));
         assert!(!reason.to_string().is_empty());
     }
     let mut lease = watched();
-    assert_eq!(lease.release(at(1)), State::Held);
-    assert_eq!(lease.release(at(2)), State::Released);
-    assert_eq!((lease.until(), lease.state(at(9_000))), (Mono::ZERO, State::Released));
+    assert_eq!(lease.release(at(1)), LeaseState::Held);
+    assert_eq!(lease.release(at(2)), LeaseState::Released);
+    assert_eq!((lease.until(), lease.state(at(9_000))), (Mono::ZERO, LeaseState::Released));
     let mut lease = watched();
-    assert_eq!(lease.release(at(2_968)), State::Lost(LossReason::Expired));
+    assert_eq!(lease.release(at(2_968)), LeaseState::Lost(LossReason::Expired));
 }
 
 #[test]
@@ -396,11 +396,11 @@ fn an_extension_that_ends_after_a_release_is_over_whatever_the_masters_said() {
             for end in [1_100, 2_950, 9_000] {
                 let mut lease = watched();
                 let extension = lease.begin_extension(at(1_000), TTL).unwrap();
-                assert_eq!(lease.release(at(1_050)), State::Held);
+                assert_eq!(lease.release(at(1_050)), LeaseState::Held);
                 let came = lease.conclude(extension, reached, against, at(end), || panic!("no pause is drawn"));
                 assert_eq!(
                     (came, lease.state(at(end))),
-                    (Extended::Over, State::Released),
+                    (Extended::Over, LeaseState::Released),
                     "{reached} {against:?} {end}"
                 );
                 assert!(!lease.lose(LossReason::Taken), "what was given back cannot be lost");
@@ -413,11 +413,11 @@ fn an_extension_that_ends_after_a_release_is_over_whatever_the_masters_said() {
 fn jeopardy_ends_with_the_next_good_renewal() {
     let mut lease = watched();
     lease.extension_failed(at(1_000), 0);
-    assert_eq!(lease.state(at(1_000)), State::Jeopardy);
+    assert_eq!(lease.state(at(1_000)), LeaseState::Jeopardy);
     assert!(lease.may_write(at(1_001)));
     let extension = lease.begin_extension(at(1_100), TTL).unwrap();
     assert!(lease.extended(extension, at(1_200)));
-    assert_eq!(lease.state(at(1_200)), State::Held);
+    assert_eq!(lease.state(at(1_200)), LeaseState::Held);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::clock::Time;
 use super::keyspace::Change;
 use super::worker::Worker;
 use super::world::World;
-use redleash::protocol::{Answer, Judgement, Mono, State};
+use redleash::protocol::{Answer, Judgement, LeaseState, Mono};
 use std::collections::BTreeMap;
 
 /// How often things happened.
@@ -113,7 +113,7 @@ impl World<'_> {
 
     pub(crate) fn is_live(&self, hold: usize) -> bool {
         let held = &self.holds[hold];
-        !held.over && matches!(held.lease.state(self.mono(held.client)), State::Held | State::Jeopardy)
+        !held.over && matches!(held.lease.state(self.mono(held.client)), LeaseState::Held | LeaseState::Jeopardy)
     }
 
     /// Whether exclusion is claimed for a lock.
@@ -201,7 +201,7 @@ impl World<'_> {
         if held.over {
             return;
         }
-        let lost = matches!(held.lease.state(self.mono(held.client)), State::Lost(_));
+        let lost = matches!(held.lease.state(self.mono(held.client)), LeaseState::Lost(_));
         if held.seen_lost && !lost {
             self.violated(|| format!("hold {hold} was lost, and is held again"));
         }

@@ -6,7 +6,7 @@ use redleash::protocol::command::Renewal;
 use redleash::protocol::fence::{Settling, settle};
 use redleash::protocol::lease::{Extended, Extension};
 use redleash::protocol::validity::renewal_limit;
-use redleash::protocol::{Command, LossReason, Mono, Operation, Round, State};
+use redleash::protocol::{Command, LeaseState, LossReason, Mono, Operation, Round};
 use redleash::unversioned::Request;
 use std::sync::Arc;
 use std::time::Duration;
@@ -149,7 +149,7 @@ impl World<'_> {
     /// Asks for a fencing token, unless it is known.
     pub(crate) fn ask_fence(&mut self, c: usize, w: usize, hold: usize) {
         let asked = self.mono(c);
-        let live = matches!(self.holds[hold].lease.state(asked), State::Held | State::Jeopardy);
+        let live = matches!(self.holds[hold].lease.state(asked), LeaseState::Held | LeaseState::Jeopardy);
         if !live || self.holds[hold].fence.is_some() {
             return self.carry_on(c, Some(w));
         }
@@ -167,7 +167,7 @@ impl World<'_> {
         let c = self.holds[hold].client;
         let now = self.mono(c);
         let (counters, reached, taken) = request.look(|r| (r.counters(), r.reached(), r.taken()));
-        if !matches!(self.holds[hold].lease.state(now), State::Held | State::Jeopardy) {
+        if !matches!(self.holds[hold].lease.state(now), LeaseState::Held | LeaseState::Jeopardy) {
             return self.carry_on(c, Some(w));
         }
         if taken {

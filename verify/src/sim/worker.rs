@@ -8,7 +8,9 @@ use redleash::protocol::acquire::{PAUSE_AT_ONCE, Plan as AcquirePlan, SPLITS_AT_
 use redleash::protocol::command::{Tell, Word};
 use redleash::protocol::retry::Backoff;
 use redleash::protocol::time::millis_up;
-use redleash::protocol::{Acquire, Attempt, Command, End, Judgement, Mono, Operation, Owner, State, Step, Wait, lease};
+use redleash::protocol::{
+    Acquire, Attempt, Command, End, Judgement, LeaseState, Mono, Operation, Owner, Step, Wait, lease,
+};
 use redleash::unversioned::Request;
 use std::sync::Arc;
 use std::time::Duration;
@@ -443,7 +445,7 @@ impl World<'_> {
     fn act(&mut self, c: usize, w: usize, hold: usize) {
         self.look_at(hold);
         let now = self.mono(c);
-        let lost = !matches!(self.holds[hold].lease.state(now), State::Held | State::Jeopardy);
+        let lost = !matches!(self.holds[hold].lease.state(now), LeaseState::Held | LeaseState::Jeopardy);
         let mut action = self.worker(c, w).actions.pop().unwrap_or(Action::Release);
         if self.calm && !matches!(action, Action::Release | Action::LetGo) {
             action = Action::Release;
@@ -495,7 +497,7 @@ impl World<'_> {
         let held = &mut self.holds[hold];
         let before = held.lease.release(now);
         held.over = true;
-        let lost = matches!(before, State::Lost(_));
+        let lost = matches!(before, LeaseState::Lost(_));
         let limit = now.plus(self.round_limit(self.holds[hold].terms.ttl));
         let tell =
             self.rng.pick(&[None, Some(Tell { waiter: 7, at_once: true }), Some(Tell { waiter: 8, at_once: false })]);
@@ -516,7 +518,7 @@ impl World<'_> {
     fn hand_out(&mut self, c: usize, w: usize, hold: usize) {
         let now = self.mono(c);
         let held = &mut self.holds[hold];
-        if !matches!(held.lease.state(now), State::Held | State::Jeopardy) {
+        if !matches!(held.lease.state(now), LeaseState::Held | LeaseState::Jeopardy) {
             return self.release(c, w, hold, false);
         }
         let handle = Handle {
