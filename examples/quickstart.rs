@@ -1,6 +1,6 @@
 //! The five lines of the README, on the masters in `REDLEASH_NODES` (comma-separated URLs).
 
-use redleash::{Client, Release};
+use redleash::{Client, ReleaseOutcome};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let nodes = std::env::var("REDLEASH_NODES").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("held for {:?} more, fencing token {}", guard.remaining(), guard.fencing_token()?);
     guard.check()?;
     match guard.release() {
-        Release::Released => println!("released"),
+        ReleaseOutcome::Released => println!("released"),
         other => println!("not released: {other:?}"),
     }
     Ok(())

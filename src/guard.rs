@@ -1,6 +1,6 @@
 //! The guard of a held lock.
 
-use crate::engine::error::{Error, Lost, Release};
+use crate::engine::error::{Error, Lost, ReleaseOutcome};
 use crate::engine::held::Held;
 use crate::engine::signal::Signal;
 use crate::handle::Handle;
@@ -149,11 +149,11 @@ impl LockGuard {
     }
 
     /// Releases the lock and waits for a quorum to confirm it, at most one round limit.
-    pub fn release(mut self) -> Release {
+    pub fn release(mut self) -> ReleaseOutcome {
         match self.held.take() {
             Some(held) => {
                 let released = held.release();
-                if let Release::AlreadyLost(Lost { reason: LossReason::Forked, .. }) = released {
+                if let ReleaseOutcome::AlreadyLost(Lost { reason: LossReason::Forked, .. }) = released {
                     std::mem::forget(held);
                 }
                 released

@@ -72,7 +72,7 @@ mod wire;
 
 pub use client::{Client, ClientBuilder, CloseReport, InitReport, WatchdogMode};
 pub use crossbeam_channel;
-pub use engine::error::{ConfigError, Error, Lost, MasterAnswer, MasterReport, Release, Tally};
+pub use engine::error::{ConfigError, Error, Lost, MasterAnswer, MasterReport, ReleaseOutcome, Tally};
 pub use guarantees::Guarantees;
 pub use guard::LockGuard;
 pub use handle::Handle;

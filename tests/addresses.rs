@@ -7,7 +7,7 @@
 
 mod support;
 
-use redleash::{Client, Release};
+use redleash::{Client, ReleaseOutcome};
 use support::servers::Server;
 use support::{builder, client, eventually, lock_key, masters, secs, settle};
 
@@ -17,7 +17,7 @@ fn a_whole_life(client: &Client) {
         guard.extend(secs(40)).unwrap();
         guard.verify().unwrap();
         assert!(guard.fencing_token().unwrap() > 0);
-        assert_eq!(guard.release(), Release::Released);
+        assert_eq!(guard.release(), ReleaseOutcome::Released);
     }
 }
 

@@ -67,7 +67,7 @@ fn adopting_child() {
     say("adopted");
     assert_eq!(hear(), "release");
     guard.check().unwrap();
-    assert_eq!(guard.release(), redleash::Release::Released);
+    assert_eq!(guard.release(), redleash::ReleaseOutcome::Released);
 }
 
 /// With the ttl of the lease that it is going to adopt.
@@ -186,7 +186,7 @@ fn late_renewal(mode: WatchdogMode) {
     eventually("its renewal is under way", || proxies.iter().all(|proxy| proxy.misbehaved() > 0));
     let handle = guard.into_handle().unwrap();
     let adopted = direct.adopt(handle).unwrap();
-    assert_eq!(adopted.release(), redleash::Release::Released);
+    assert_eq!(adopted.release(), redleash::ReleaseOutcome::Released);
     no_keys_left(&masters);
     let before: Vec<u64> = masters.iter().map(scripts_run).collect();
     proxies.iter().for_each(|proxy| proxy.set(Fault::None));

@@ -7,7 +7,7 @@
 
 mod support;
 
-use redleash::{Error, Release};
+use redleash::{Error, ReleaseOutcome};
 use support::servers::Server;
 use support::{lock_key, masters, occupy, secs, settled};
 
@@ -52,7 +52,7 @@ fn on_one_master_the_others_decide() {
         let guard = client.lock("x").acquire().unwrap();
         guard.extend(secs(40)).unwrap();
         guard.verify().unwrap();
-        assert_eq!(guard.release(), Release::Released);
+        assert_eq!(guard.release(), ReleaseOutcome::Released);
     }
     assert!(untouched(&masters[1]));
 }
@@ -90,5 +90,5 @@ fn a_counter_that_is_not_a_number_costs_a_token_and_no_lock() {
     assert!(matches!(error, Error::NoQuorum(_) | Error::Conflict { .. }), "{error:?}");
     guard.check().unwrap();
     guard.verify().unwrap();
-    assert_eq!(guard.release(), Release::Released);
+    assert_eq!(guard.release(), ReleaseOutcome::Released);
 }

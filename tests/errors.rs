@@ -7,7 +7,7 @@
 
 mod support;
 
-use redleash::{Client, Error, Lease, Options, Release, Retry};
+use redleash::{Client, Error, Lease, Options, ReleaseOutcome, Retry};
 use support::{builder, client, eventually, masters, ms, secs, settled};
 
 /// What every text that shows durations keeps to.
@@ -74,7 +74,7 @@ fn a_locks_errors() {
     let used_up = b.lock("x").options(twice).acquire().unwrap_err();
     reads(&used_up, "TriesUsedUp", &["all of 2 tries", "held by another owner (", "of trying"]);
     reads(&guard.extend(secs(60)).unwrap_err(), "Config", &["ttl", "60s", "59.398s"]);
-    assert_eq!(guard.release(), Release::Released);
+    assert_eq!(guard.release(), ReleaseOutcome::Released);
     let short = Options::new().lease(Lease::Fixed { ttl: ms(100) });
     let ended = a.lock("y").options(short).acquire().unwrap();
     eventually("its lease is over", || ended.check().is_err());
@@ -103,7 +103,7 @@ fn an_outage_names_every_master_and_why() {
     reads(&error, "NoQuorum", &["0 of 2 needed votes", "of trying", &two[0], &two[1]]);
     masters[2].kill();
     match guard.release() {
-        Release::Unconfirmed(reports) => is_readable(&format!("{reports:?}")),
+        ReleaseOutcome::Unconfirmed(reports) => is_readable(&format!("{reports:?}")),
         other => panic!("{other:?}"),
     }
     drop(client(&masters));

@@ -7,7 +7,7 @@
 
 mod support;
 
-use redleash::{Error, Lease, LeaseState, LossReason, Options, Release};
+use redleash::{Error, Lease, LeaseState, LossReason, Options, ReleaseOutcome};
 use std::time::{Duration, Instant};
 use support::{always, builder, client, deadline, eventually, masters, ms, no_keys_left, reason, secs, settled};
 
@@ -75,7 +75,7 @@ fn an_extension_lasts_at_least_as_long_as_was_asked_for() {
             guard.extend(ttl).unwrap();
             assert!(support::deadline(&guard) >= asked + ttl, "{:?} of {ttl:?}", guard.remaining());
         }
-        assert_eq!(guard.release(), Release::Released);
+        assert_eq!(guard.release(), ReleaseOutcome::Released);
     }
 }
 
@@ -119,7 +119,7 @@ fn an_extension_after_the_end_is_lost() {
     assert_eq!(reason(guard.ensure(ms(1))), LossReason::Expired);
     assert_eq!(reason(guard.check()), LossReason::Expired);
     assert!(
-        matches!(guard.release(), redleash::Release::AlreadyLost(lost) if lost.reason == LossReason::Expired && lost.name == "x")
+        matches!(guard.release(), redleash::ReleaseOutcome::AlreadyLost(lost) if lost.reason == LossReason::Expired && lost.name == "x")
     );
 }
 

@@ -7,7 +7,7 @@
 
 mod support;
 
-use redleash::{Error, Lease, Options, Release};
+use redleash::{Error, Lease, Options, ReleaseOutcome};
 use std::time::{SystemTime, UNIX_EPOCH};
 use support::proxy::{Fault, Proxy};
 use support::{builder, client, eventually, fence_key, lock_keys, masters, no_keys_left, secs, settle, settled};
@@ -94,7 +94,7 @@ fn a_token_outlives_extensions_and_renewals() {
     let token = guard.fencing_token().unwrap();
     guard.extend(secs(3)).unwrap();
     support::always(secs(3), "the same token", || guard.fencing_token().unwrap() == token);
-    assert_eq!(guard.release(), Release::Released);
+    assert_eq!(guard.release(), ReleaseOutcome::Released);
 }
 
 #[test]

@@ -7,7 +7,7 @@
 
 mod support;
 
-use redleash::{Error, Lease, LossReason, Options, Release, Revoked};
+use redleash::{Error, Lease, LossReason, Options, ReleaseOutcome, Revoked};
 use std::time::Instant;
 use support::{SOON, builder, client, deadline, masters, reason, secs, settle, settled};
 
@@ -22,7 +22,7 @@ fn the_holder_finds_out_when_it_verifies() {
     assert_eq!(reason(guard.verify()), LossReason::Taken);
     assert_eq!(reason(guard.check()), LossReason::Taken);
     assert_eq!(guard.lost().recv_timeout(SOON).unwrap().reason, LossReason::Taken);
-    assert!(matches!(guard.release(), Release::AlreadyLost(_)));
+    assert!(matches!(guard.release(), ReleaseOutcome::AlreadyLost(_)));
     // What was revoked stays until the lease would have ended.
     assert!(operator.lock("x").try_acquire().unwrap().is_none());
     let status = operator.status("x").unwrap();

@@ -8,7 +8,7 @@
 mod support;
 
 use fork::{Fork, fork};
-use redleash::{Error, LeaseState, LossReason, Lost, Release};
+use redleash::{Error, LeaseState, LossReason, Lost, ReleaseOutcome};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -85,7 +85,7 @@ fn the_guard_is_lost_in_the_child_and_held_in_the_parent() {
     assert_eq!(guard.fencing_token().unwrap(), token);
     let after: Vec<_> = masters.iter().map(|m| value(m, "x")).collect();
     assert_eq!(before, after, "the child's Drop released nothing");
-    assert_eq!(guard.release(), Release::Released);
+    assert_eq!(guard.release(), ReleaseOutcome::Released);
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn release_in_the_child_says_lost_and_releases_nothing() {
     let client = settled(&masters);
     let mut guard = Some(client.lock("x").acquire().unwrap());
     let answer = in_fork(|| match guard.take().unwrap().release() {
-        Release::AlreadyLost(Lost { reason: LossReason::Forked, .. }) => 0,
+        ReleaseOutcome::AlreadyLost(Lost { reason: LossReason::Forked, .. }) => 0,
         _ => 1,
     });
     assert_eq!(answer, 0);

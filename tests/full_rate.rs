@@ -8,7 +8,7 @@
 
 mod support;
 
-use redleash::{Client, Lease, Options, Release};
+use redleash::{Client, Lease, Options, ReleaseOutcome};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -47,7 +47,7 @@ fn a_held_lock_is_renewed_in_time_beside_threads_at_full_rate_while_a_master_han
                     let guard = lock.acquire().unwrap();
                     longest = longest.max(start.elapsed());
                     if awaited {
-                        assert_eq!(guard.release(), Release::Released);
+                        assert_eq!(guard.release(), ReleaseOutcome::Released);
                     } else {
                         drop(guard);
                     }
@@ -75,7 +75,7 @@ fn a_held_lock_is_renewed_in_time_beside_threads_at_full_rate_while_a_master_han
             assert!(longest < secs(3), "an acquire took {longest:?}");
         }
     });
-    assert_eq!(held.release(), Release::Released);
+    assert_eq!(held.release(), ReleaseOutcome::Released);
     masters[2].resume().unwrap();
     eventually("what was kept for the hung master is delivered", || client.stats().undelivered == 0);
     let stats = client.stats();

@@ -7,7 +7,7 @@
 
 mod support;
 
-use redleash::{Error, Lease, LossReason, Options, Release};
+use redleash::{Error, Lease, LossReason, Options, ReleaseOutcome};
 use std::time::{Duration, Instant};
 use support::child::{Child, say, task};
 use support::servers::Cluster;
@@ -21,7 +21,7 @@ fn min_hold_keeps_a_released_lock_taken() {
         let asked = Instant::now();
         let guard = a.lock("x").options(Options::new().min_hold(secs(2))).acquire().unwrap();
         if explicit {
-            assert_eq!(guard.release(), Release::Released);
+            assert_eq!(guard.release(), ReleaseOutcome::Released);
         } else {
             drop(guard);
         }
@@ -38,7 +38,7 @@ fn min_hold_that_is_over_costs_nothing() {
     let (a, b) = (settled(&masters), client(&masters));
     let guard = a.lock("x").options(Options::new().min_hold(ms(500))).acquire().unwrap();
     support::let_pass(ms(700)); // held for longer than the minimum
-    assert_eq!(guard.release(), Release::Released);
+    assert_eq!(guard.release(), ReleaseOutcome::Released);
     assert!(b.lock("x").try_acquire_for(secs(10)).unwrap().is_some());
 }
 

@@ -7,7 +7,7 @@
 
 mod support;
 
-use redleash::Release;
+use redleash::ReleaseOutcome;
 use support::proxy::{Fault, Proxy};
 use support::{SOON, builder, eventually, masters, proc, secs, settled};
 
@@ -41,14 +41,14 @@ fn huge_reply_child() {
     let urls = [task.nodes[0].clone(), task.nodes[1].clone(), proxy.url()];
     // Everything that is needed once is there before memory is looked at.
     let warm = builder(urls.clone()).build().unwrap();
-    assert_eq!(warm.lock("warm").acquire().unwrap().release(), Release::Released);
+    assert_eq!(warm.lock("warm").acquire().unwrap().release(), ReleaseOutcome::Released);
     warm.close(secs(5));
     let before = proc::kib("VmRSS");
 
     proxy.set(Fault::Flood(SIZE));
     let client = builder(urls.clone()).build().unwrap();
     for _ in 0..50 {
-        assert_eq!(client.lock("x").acquire().unwrap().release(), Release::Released);
+        assert_eq!(client.lock("x").acquire().unwrap().release(), ReleaseOutcome::Released);
     }
     eventually("the flood has begun", || proxy.flooded() > 0);
     assert!(grown_since(before) < 32, "{} MiB", grown_since(before));
@@ -63,7 +63,7 @@ fn huge_reply_child() {
     let taken = proxy.flooded();
     proxy.set(Fault::Flood(SIZE));
     for _ in 0..50 {
-        assert_eq!(client.lock("x").acquire().unwrap().release(), Release::Released);
+        assert_eq!(client.lock("x").acquire().unwrap().release(), ReleaseOutcome::Released);
     }
     eventually("the flood has begun", || proxy.flooded() > taken);
     assert!(grown_since(before) < 32, "{} MiB", grown_since(before));
@@ -85,7 +85,7 @@ fn lists_in_lists_do_not_use_up_the_stack() {
         drop(client.lock("warm").acquire().unwrap());
         proxy.set(Fault::Say(bytes));
         for _ in 0..20 {
-            assert_eq!(client.lock("x").acquire().unwrap().release(), Release::Released);
+            assert_eq!(client.lock("x").acquire().unwrap().release(), ReleaseOutcome::Released);
         }
         eventually("it was heard", || proxy.misbehaved() > 0);
         client.lock("x").acquire().unwrap().check().unwrap();

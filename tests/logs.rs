@@ -8,7 +8,7 @@
 mod support;
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
-use redleash::{Client, LeaseState, LockGuard, Release, WatchdogMode};
+use redleash::{Client, LeaseState, LockGuard, ReleaseOutcome, WatchdogMode};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -71,7 +71,7 @@ fn a_release_that_meets_a_renewal_logs_no_loss() {
         // A third of the ttl after the grant a renewal is due.
         let due = Instant::now() + ms(299) + offset;
         thread::sleep(due - Instant::now());
-        (guard.release() == Release::Released).then_some(name)
+        (guard.release() == ReleaseOutcome::Released).then_some(name)
     };
     let released: Vec<String> = thread::scope(|scope| {
         let racer = |t: u64| {

@@ -64,7 +64,7 @@ fn no_larger(before: &Size) {
 fn cycle(client: &Client, i: usize) {
     let lock = client.lock("x").fenced(i.is_multiple_of(7));
     match i % 5 {
-        0 => assert_eq!(lock.acquire().unwrap().release(), redleash::Release::Released),
+        0 => assert_eq!(lock.acquire().unwrap().release(), redleash::ReleaseOutcome::Released),
         1 => lock.with(|guard| guard.check()).unwrap(),
         2 => {
             let guard = lock.acquire().unwrap();

@@ -7,7 +7,7 @@
 
 mod support;
 
-use redleash::{Client, Error, Release};
+use redleash::{Client, Error, ReleaseOutcome};
 use std::time::Instant;
 use support::proxy::{Fault, Proxy};
 use support::servers::Cluster;
@@ -63,7 +63,7 @@ impl Stage {
                 guard.verify().unwrap_or_else(|e| panic!("{what}, cycle {i}: {e}"));
                 guard.fencing_token().unwrap_or_else(|e| panic!("{what}, cycle {i}: {e}"));
             }
-            assert_eq!(guard.release(), Release::Released, "{what}, cycle {i}");
+            assert_eq!(guard.release(), ReleaseOutcome::Released, "{what}, cycle {i}");
         }
         assert!(start.elapsed() < secs(15), "{what}: {:?}", start.elapsed());
         eventually(&format!("the third master was heard: {what}"), || self.proxy.misbehaved() > before);
@@ -105,7 +105,7 @@ fn nonsense_in_the_middle() {
     stage.it_is_used_again(&client, "everything");
     held.check().unwrap();
     held.verify().unwrap();
-    assert_eq!(held.release(), Release::Released);
+    assert_eq!(held.release(), ReleaseOutcome::Released);
     no_keys_left(&stage.masters);
 }
 

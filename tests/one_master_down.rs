@@ -7,7 +7,7 @@
 
 mod support;
 
-use redleash::{Lease, Options, Release};
+use redleash::{Lease, Options, ReleaseOutcome};
 use std::time::Instant;
 use support::{client, eventually, lock_keys, masters, ms, no_keys_left, pttl, secs, settled, value};
 
@@ -20,7 +20,7 @@ fn a_dead_master_costs_nothing_but_its_vote() {
     for i in 0..100 {
         let guard = client.lock(&format!("dead/{i}")).acquire().unwrap();
         guard.check().unwrap();
-        assert_eq!(guard.release(), Release::Released);
+        assert_eq!(guard.release(), ReleaseOutcome::Released);
     }
     // Ten seconds are far above what a hundred cycles take, and far below a hundred time-outs.
     assert!(start.elapsed() < secs(10), "{:?}", start.elapsed());
@@ -34,12 +34,12 @@ fn no_release_waits_for_a_master_that_has_nothing_of_the_lock() {
     eventually("it is known to be down", || {
         drop(client.lock("probe").acquire().unwrap());
         let before = client.undelivered();
-        assert_eq!(client.lock("after").acquire().unwrap().release(), Release::Released);
+        assert_eq!(client.lock("after").acquire().unwrap().release(), ReleaseOutcome::Released);
         client.undelivered() == before
     });
     let before = client.undelivered();
     for i in 0..500 {
-        assert_eq!(client.lock(&format!("after/{i}")).acquire().unwrap().release(), Release::Released);
+        assert_eq!(client.lock(&format!("after/{i}")).acquire().unwrap().release(), ReleaseOutcome::Released);
     }
     let after = client.undelivered();
     assert!(after.0 <= before.0 && after.1 <= before.1 + before.0 as u64, "{before:?}, then {after:?}");
@@ -53,7 +53,7 @@ fn a_dead_master_at_the_start_is_no_error() {
     let client = client(&masters);
     let guard = client.lock("start").acquire().unwrap();
     assert!(value(&masters[1], "start").is_some() && value(&masters[2], "start").is_some());
-    assert_eq!(guard.release(), Release::Released);
+    assert_eq!(guard.release(), ReleaseOutcome::Released);
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn a_hung_master_delays_nobody() {
     let start = Instant::now();
     for i in 0..200 {
         let guard = client.lock(&format!("hung/{i}")).acquire().unwrap();
-        assert_eq!(guard.release(), Release::Released);
+        assert_eq!(guard.release(), ReleaseOutcome::Released);
     }
     // A master's limit is 500 ms with this ttl: two hundred of them are 100 s.
     assert!(start.elapsed() < secs(10), "{:?}", start.elapsed());
@@ -113,7 +113,7 @@ fn a_restarted_master_is_healed_by_the_holder_and_votes_after_its_quarantine() {
     });
     masters[0].kill();
     support::always(secs(4), "renewed by the two that are left", || guard.check().is_ok());
-    assert_eq!(guard.release(), Release::Released);
+    assert_eq!(guard.release(), ReleaseOutcome::Released);
     assert_eq!(lock_keys(&masters[1]) + lock_keys(&masters[2]), 0);
 }
 
@@ -126,7 +126,7 @@ fn a_flushed_master_is_healed_by_the_holder() {
     eventually("the renewal writes the lost key again", || value(&masters[2], "held").is_some());
     guard.check().unwrap();
     guard.verify().unwrap();
-    assert_eq!(guard.release(), Release::Released);
+    assert_eq!(guard.release(), ReleaseOutcome::Released);
     no_keys_left(&masters);
 }
 
@@ -151,7 +151,7 @@ fn a_master_that_missed_the_release_gets_it_later() {
     let guard = client.lock("late").options(lease).acquire().unwrap();
     eventually("all three have the key", || masters.iter().all(|m| pttl(m, "late").is_some()));
     masters[0].pause().unwrap();
-    assert_eq!(guard.release(), Release::Released);
+    assert_eq!(guard.release(), ReleaseOutcome::Released);
     masters[0].resume().unwrap();
     // Sixty seconds of ttl are far longer than this waits.
     no_keys_left(&masters);

@@ -7,7 +7,7 @@
 
 mod support;
 
-use redleash::{Client, ClientBuilder, Error, Handle, Lease, LossReason, Options, Release, Retry};
+use redleash::{Client, ClientBuilder, Error, Handle, Lease, LossReason, Options, ReleaseOutcome, Retry};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -59,7 +59,7 @@ fn a_user_without_a_channel_releases() {
     }
     let client = builder(masters.iter().map(|m| format!("redis://lock:p@127.0.0.1:{}", m.port()))).build().unwrap();
     for _ in 0..3 {
-        assert_eq!(client.lock("x").acquire().unwrap().release(), Release::Released);
+        assert_eq!(client.lock("x").acquire().unwrap().release(), ReleaseOutcome::Released);
         drop(client.lock("x").acquire().unwrap());
     }
     no_keys_left(&masters);
@@ -88,7 +88,7 @@ fn the_largest_limits_work() {
     let slow = Client::builder().nodes(masters.urls()).master_limit(hour).round_limit(hour).connection_limit(hour);
     let client = slow.connect_limit(hour).pool_size(1_024).outage_patience(Duration::MAX).build().unwrap();
     client.init().unwrap();
-    assert_eq!(client.lock("x").acquire().unwrap().release(), Release::Released);
+    assert_eq!(client.lock("x").acquire().unwrap().release(), ReleaseOutcome::Released);
     let guard = client.lock("x").try_acquire_for(Duration::MAX).unwrap().expect("free");
     guard.check().unwrap();
     assert!(matches!(guard.ensure(Duration::MAX), Err(Error::EndsSoon { .. })));

@@ -8,7 +8,7 @@
 mod support;
 
 use redleash::unversioned::scripts;
-use redleash::{Client, Error, Lease, LockGuard, Options, Release};
+use redleash::{Client, Error, Lease, LockGuard, Options, ReleaseOutcome};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, waitid};
 use std::collections::BTreeSet;
 use std::sync::mpsc::channel;
@@ -86,7 +86,7 @@ fn a_release_decided_while_written_does_not_spoil_the_next_lock() {
     masters[0].kill();
     masters[1].kill();
     down(&client, 2);
-    assert!(matches!(guard.release(), Release::Unconfirmed(_)));
+    assert!(matches!(guard.release(), ReleaseOutcome::Unconfirmed(_)));
     masters[1].restart_empty().unwrap();
     eventually("two of three give a lock", || client.lock("y").try_acquire().is_ok_and(|guard| guard.is_some()));
     eventually("it is delivered", || lock_keys(&masters[2]) == 0);

@@ -7,7 +7,7 @@
 
 mod support;
 
-use redleash::{Lease, Options, Release};
+use redleash::{Lease, Options, ReleaseOutcome};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use support::child::{Child, say, task};
@@ -37,7 +37,7 @@ fn released_with_a_report() {
     let Some(masters) = masters(3) else { return };
     let client = settled(&masters);
     let guard = client.lock("x").acquire().unwrap();
-    assert_eq!(guard.release(), Release::Released);
+    assert_eq!(guard.release(), ReleaseOutcome::Released);
     no_keys_left(&masters);
     // Nothing answers: the report names every master.
     let guard = client.lock("y").acquire().unwrap();
@@ -45,7 +45,7 @@ fn released_with_a_report() {
         master.pause().unwrap();
     }
     match guard.release() {
-        Release::Unconfirmed(reports) => {
+        ReleaseOutcome::Unconfirmed(reports) => {
             assert_eq!(reports.len(), 3, "{reports:?}");
             for (report, master) in reports.iter().zip(&*masters) {
                 assert!(report.master.contains(&master.port().to_string()), "{report:?}");

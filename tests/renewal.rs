@@ -7,7 +7,7 @@
 
 mod support;
 
-use redleash::{Lease, LeaseState, Options, Release};
+use redleash::{Lease, LeaseState, Options, ReleaseOutcome};
 use std::time::Instant;
 use support::{
     always, builder, client, eventually, lock_keys, masters, no_keys_left, proc, pttl, secs, settle, settled,
@@ -23,7 +23,7 @@ fn a_watchdog_lease_outlives_its_ttl() {
         guard.check().is_ok() && b.lock("x").try_acquire().unwrap().is_none()
     });
     assert!(masters.iter().all(|m| pttl(m, "x").is_some()));
-    assert_eq!(guard.release(), Release::Released);
+    assert_eq!(guard.release(), ReleaseOutcome::Released);
     assert!(b.lock("x").try_acquire_for(secs(10)).unwrap().is_some());
 }
 
@@ -85,7 +85,7 @@ fn renewal_goes_on_when_one_master_hangs() {
     masters[0].pause().unwrap();
     always(secs(7), "held", || guard.check().is_ok());
     masters[0].resume().unwrap();
-    assert_eq!(guard.release(), Release::Released);
+    assert_eq!(guard.release(), ReleaseOutcome::Released);
     no_keys_left(&masters);
 }
 

@@ -7,7 +7,7 @@
 
 mod support;
 
-use redleash::{Error, Options, Release, Retry};
+use redleash::{Error, Options, ReleaseOutcome, Retry};
 use std::io::Write;
 use support::servers::{Cluster, Server};
 use support::{builder, client, eventually, masters, no_keys_left, secs, settled, value};
@@ -38,7 +38,7 @@ fn a_whole_life(masters: &Cluster) {
         guard.verify().unwrap();
         assert!(limited.lock("x").try_acquire().unwrap().is_none());
         assert!(limited.status("x").unwrap().holder().is_some());
-        assert_eq!(guard.release(), Release::Released);
+        assert_eq!(guard.release(), ReleaseOutcome::Released);
     }
     eventually("all three vote", || {
         let guard = limited.lock("margin").acquire().unwrap();
@@ -106,7 +106,7 @@ fn one_master_without_rights_is_only_one_vote() {
     drop(limited.lock("x").acquire().unwrap());
     allow(&masters[1], "resetkeys -@all +ping");
     for _ in 0..10 {
-        assert_eq!(limited.lock("x").acquire().unwrap().release(), Release::Released);
+        assert_eq!(limited.lock("x").acquire().unwrap().release(), ReleaseOutcome::Released);
     }
     assert!(client(&masters).lock("x").try_acquire().unwrap().is_some());
 }

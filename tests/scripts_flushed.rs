@@ -7,7 +7,7 @@
 
 mod support;
 
-use redleash::{Lease, Options, Release};
+use redleash::{Lease, Options, ReleaseOutcome};
 use support::servers::Cluster;
 use support::{always, builder, masters, no_keys_left, secs, settle, settled};
 
@@ -38,7 +38,7 @@ fn before_every_step_of_a_locks_life() {
         if round == 4 {
             drop(guard);
         } else {
-            assert_eq!(guard.release(), Release::Released);
+            assert_eq!(guard.release(), ReleaseOutcome::Released);
         }
         no_keys_left(&masters);
     }

@@ -7,7 +7,7 @@
 
 mod support;
 
-use redleash::{Client, Error, Release};
+use redleash::{Client, Error, ReleaseOutcome};
 use std::sync::Mutex;
 use support::{SOON, builder, masters, masters_with, secs, settle, settled, value};
 
@@ -57,7 +57,7 @@ fn the_right_password_works_and_the_wrong_one_says_so() {
     silent("Debug of what works", &format!("{client:?} {lock:?} {guard:?} {:?}", client.reentrant_lock("x")), &secrets);
     silent("status", &format!("{0} {0:?}", client.status("x").unwrap()), &secrets);
     silent("guarantees", &format!("{0} {0:?}", client.guarantees()), &secrets);
-    assert_eq!(guard.release(), Release::Released);
+    assert_eq!(guard.release(), ReleaseOutcome::Released);
 
     let wrong: Vec<String> = masters.iter().map(|m| m.url().replace(PASSWORD, WRONG)).collect();
     let none: Vec<String> = masters.iter().map(|m| format!("redis://127.0.0.1:{}", m.port())).collect();

@@ -7,7 +7,7 @@
 
 mod support;
 
-use redleash::{Client, LeaseState, LockGuard, LossReason, Release, WatchdogMode};
+use redleash::{Client, LeaseState, LockGuard, LossReason, ReleaseOutcome, WatchdogMode};
 use std::time::Duration;
 use support::servers::Cluster;
 use support::{
@@ -141,7 +141,7 @@ fn locks_that_are_released_while_others_are_renewed_leave_no_keys() {
         // Renewals are due after a third of a second; release around then.
         support::let_pass(Duration::from_millis(320 + round * 3));
         for guard in guards {
-            assert_eq!(guard.release(), Release::Released);
+            assert_eq!(guard.release(), ReleaseOutcome::Released);
         }
     }
     let left: usize = masters.iter().map(lock_keys).sum();

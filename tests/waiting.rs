@@ -8,7 +8,7 @@
 mod support;
 
 use redleash::unversioned::in_line;
-use redleash::{Client, Error, Lease, Options, Release, Retry};
+use redleash::{Client, Error, Lease, Options, ReleaseOutcome, Retry};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
@@ -56,7 +56,7 @@ fn waiter(client: &Client, name: &str, options: Options) -> thread::JoinHandle<R
         let start = Instant::now();
         let guard = lock.acquire()?;
         let took = start.elapsed();
-        assert!(matches!(guard.release(), Release::Released));
+        assert!(matches!(guard.release(), ReleaseOutcome::Released));
         Ok(took)
     })
 }
@@ -74,7 +74,7 @@ fn a_release_wakes_a_waiter_of_another_client() {
     let guard = holder.lock("wake").acquire().unwrap();
     let waiting = waiter(&other, "wake", lazy());
     all_wait_for(&cluster, "wake", 3);
-    assert_eq!(guard.release(), Release::Released);
+    assert_eq!(guard.release(), ReleaseOutcome::Released);
     eventually("the waiter has had it", || waiting.is_finished());
     assert!(waiting.join().unwrap().unwrap() < secs(45), "the poll, not the message, woke it");
     no_keys_left(&cluster);
@@ -113,7 +113,7 @@ fn several_clients_take_turns() {
                 while sum() < 2_000 {
                     let guard = client.lock("turns").acquire().unwrap();
                     mine.fetch_add(1, Ordering::SeqCst);
-                    assert_eq!(guard.release(), Release::Released);
+                    assert_eq!(guard.release(), ReleaseOutcome::Released);
                 }
             });
         }
@@ -158,7 +158,7 @@ fn who_holds_it_for_a_moment_only_wakes_the_next_too() {
         let guard = holder.lock("chain").acquire().unwrap();
         let waiters: Vec<_> = clients.iter().map(|c| waiter(c, "chain", lazy())).collect();
         so_many_wait(&cluster, "chain", clients.len());
-        assert_eq!(guard.release(), Release::Released);
+        assert_eq!(guard.release(), ReleaseOutcome::Released);
         eventually("all have had it", || waiters.iter().all(|w| w.is_finished()));
         for waiter in waiters {
             assert!(waiter.join().unwrap().unwrap() < secs(45), "the poll, not a message, woke it");
@@ -177,7 +177,7 @@ fn a_release_before_the_subscription_is_found_when_the_subscription_comes() {
     let deaf = builder(proxies.iter().map(Proxy::url)).build().unwrap();
     let waiting = waiter(&deaf, "early", lazy());
     eventually("it is in line", || cluster.iter().all(|m| !line(m, "early").is_empty()));
-    assert_eq!(guard.release(), Release::Released);
+    assert_eq!(guard.release(), ReleaseOutcome::Released);
     eventually("it was told", || cluster.iter().all(|m| line(m, "early").is_empty()));
     assert!(!waiting.is_finished() && cluster.iter().all(|m| channels(m, "early").is_empty()));
     proxies.iter().for_each(|proxy| proxy.set(Fault::None));
@@ -194,7 +194,7 @@ fn who_ends_at_once_after_its_release_has_told() {
         let guard = short.lock("end").acquire().unwrap();
         let waiting = waiter(&other, "end", lazy());
         all_wait_for(&cluster, "end", 2);
-        assert_eq!(guard.release(), Release::Released);
+        assert_eq!(guard.release(), ReleaseOutcome::Released);
         drop(short);
         eventually("the waiter has had it", || waiting.is_finished());
         assert!(waiting.join().unwrap().unwrap() < secs(45), "the poll, not the message, woke it");
@@ -251,7 +251,7 @@ fn a_waiter_that_died_in_line_holds_nobody_up_for_long() {
             let (turn, rest) = text.split_once(',').unwrap();
             master.command(&["SET", &waiters_key("dead"), &format!("{turn}{places},{rest}"), "PX", "60000"]).unwrap();
         }
-        assert_eq!(guard.release(), Release::Released);
+        assert_eq!(guard.release(), ReleaseOutcome::Released);
         eventually("the waiter has had it", || waiting.is_finished());
         assert!(waiting.join().unwrap().unwrap() < secs(45), "it stands behind the dead: a rare poll woke it");
         for master in &cluster[..] {
@@ -329,7 +329,7 @@ fn a_release_says_nothing_where_nobody_waits() {
     let Some(cluster) = masters(3) else { return };
     let client = settled(&cluster);
     for _ in 0..20 {
-        assert_eq!(client.lock("quiet").acquire().unwrap().release(), Release::Released);
+        assert_eq!(client.lock("quiet").acquire().unwrap().release(), ReleaseOutcome::Released);
     }
     assert!(cluster.iter().all(|m| calls(m, "publish") == 0));
 }
@@ -411,7 +411,7 @@ fn a_lease_is_handed_over_without_the_masters_and_its_token_rises() {
     });
     eventually("the second is in line", || in_line(&client, "hand") == 1);
     let lost = first.lost().clone();
-    assert_eq!(first.release(), Release::Released);
+    assert_eq!(first.release(), ReleaseOutcome::Released);
     let (next, state) = hear.recv_timeout(support::SOON).unwrap();
     assert_eq!((next, state), (token + 1, redleash::LeaseState::Held));
     assert_eq!(value(&cluster[0], "hand").unwrap(), stored, "the masters know of nothing");

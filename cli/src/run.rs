@@ -19,7 +19,7 @@ use crate::terminal::{self, Terminal};
 use crate::waiting::{self, Patience, Waited, Waiting};
 use crate::watch::{self, Outcome, Watch};
 use redleash::crossbeam_channel::Receiver;
-use redleash::{Client, Lease, LockGuard, MasterReport, Options, Release};
+use redleash::{Client, Lease, LockGuard, MasterReport, Options, ReleaseOutcome};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -207,7 +207,7 @@ fn finish(name: &str, guard: Arc<LockGuard>, outcome: Outcome, verbose: bool) ->
         ));
     };
     let release = guard.release();
-    if let Release::Unconfirmed(masters) = &release
+    if let ReleaseOutcome::Unconfirmed(masters) = &release
         && verbose
     {
         let masters: Vec<String> =
@@ -223,7 +223,7 @@ fn finish(name: &str, guard: Arc<LockGuard>, outcome: Outcome, verbose: bool) ->
         }
         Outcome::Lost(why) => Err(Failure::new(exit::LOST, why)),
         Outcome::Ended(ended) => {
-            if let Release::AlreadyLost(lost) = release {
+            if let ReleaseOutcome::AlreadyLost(lost) = release {
                 return Err(Failure::new(exit::LOST, watch::lost_sentence(name, &lost.reason.to_string(), ended)));
             }
             if verbose {

@@ -2,7 +2,7 @@
 
 use super::acquire::undo;
 use super::core::Engine;
-use super::error::{Error, Lost, MasterAnswer, MasterReport, Release, Rounded, Tally};
+use super::error::{Error, Lost, MasterAnswer, MasterReport, ReleaseOutcome, Rounded, Tally};
 use super::gate::{Gate, Renewing};
 use super::queue::Place;
 use super::rounds::Finished;
@@ -502,39 +502,39 @@ impl Held {
     }
 
     /// Releases and waits for a quorum to confirm it.
-    pub(crate) fn release(&self) -> Release {
+    pub(crate) fn release(&self) -> ReleaseOutcome {
         if self.engine.is_forked() {
-            return Release::AlreadyLost(self.lost_by(LossReason::Forked));
+            return ReleaseOutcome::AlreadyLost(self.lost_by(LossReason::Forked));
         }
         if self.pass_on() {
-            return Release::Released;
+            return ReleaseOutcome::Released;
         }
         let (before, op) = self.end(true);
         // The user's: dropped when all is done, so that a panic in one of them leaves nothing undone.
         let _callbacks = self.signal().end();
         self.engine.watchdogs.retire(self);
-        let Some(op) = op else { return Release::Released };
+        let Some(op) = op else { return ReleaseOutcome::Released };
         let start = clock::now();
         if let LeaseState::Lost(reason) = before {
             self.lane().flush();
             self.lane().attend();
-            return Release::AlreadyLost(self.lost_by(reason));
+            return ReleaseOutcome::AlreadyLost(self.lost_by(reason));
         }
         let limit = self.engine.settings.round_limit(self.terms.ttl);
         let round = Finished::wait(self.lane(), op, start, start.plus(limit));
         let answers = round.op.round.lock();
         if answers.reached() {
-            Release::Released
+            ReleaseOutcome::Released
         } else if answers.taken() {
-            Release::AlreadyLost(self.lost_by(LossReason::Taken))
+            ReleaseOutcome::AlreadyLost(self.lost_by(LossReason::Taken))
         } else if answers.gone() {
-            Release::AlreadyLost(self.lost_by(LossReason::KeyAbsent))
+            ReleaseOutcome::AlreadyLost(self.lost_by(LossReason::KeyAbsent))
         } else {
             let unsure = |(i, m): &(usize, MasterReport)| {
                 round.op.targets >> i & 1 == 1 && matches!(m.answer, MasterAnswer::Failed(_))
             };
             let tally = round.tally_of(&self.engine, &answers);
-            Release::Unconfirmed(tally.masters.into_iter().enumerate().filter(unsure).map(|(_, m)| m).collect())
+            ReleaseOutcome::Unconfirmed(tally.masters.into_iter().enumerate().filter(unsure).map(|(_, m)| m).collect())
         }
     }
 

@@ -1,7 +1,7 @@
 //! One lease between its guard, the watchdog and the timer (`src/engine/held.rs`).
 
 use crate::engine::core::{Engine, TTL};
-use crate::engine::error::Release;
+use crate::engine::error::ReleaseOutcome;
 use crate::engine::held::Held;
 use crate::protocol::{LossReason, Operation};
 use crate::world;
@@ -101,14 +101,14 @@ fn release(forgetful: bool) {
         if thread_rng().gen_bool(0.5) {
             let release = ending.release();
             // The lease is far from its end, and nobody takes it.
-            assert_eq!(release, Release::Released);
+            assert_eq!(release, ReleaseOutcome::Released);
         } else {
             assert!(ending.let_go());
         }
         assert!(!ended.look(&ending), "held after its release");
     }));
     threads.into_iter().for_each(|t| t.join().unwrap());
-    assert_eq!(held.release(), Release::Released, "a second release is none");
+    assert_eq!(held.release(), ReleaseOutcome::Released, "a second release is none");
     // What is not sent again is waited for until its round is over.
     settle(&engine, || extended.load(Ordering::SeqCst));
     by_hand.join().unwrap();
@@ -180,7 +180,7 @@ fn loss_against_release() {
     assert!(told <= 1, "told {told} times");
     if told == 0 {
         // Then the release itself has said so, or came first.
-        assert!(matches!(released, Release::Released | Release::AlreadyLost(_)));
+        assert!(matches!(released, ReleaseOutcome::Released | ReleaseOutcome::AlreadyLost(_)));
     }
 }
 

@@ -3,7 +3,7 @@
 use super::found::{Free, Master};
 use super::spread::Spread;
 use crate::clock::Moment;
-use redleash::{Client, Error, Lock, LockGuard, Release};
+use redleash::{Client, Error, Lock, LockGuard, ReleaseOutcome};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ScopedJoinHandle};
@@ -70,7 +70,7 @@ pub(crate) fn released(lock: &Lock, stop: &Stop, free: &mut Free) -> Result<(), 
         let end = Moment::now();
         free.acquire.record(held.since(start));
         free.release.record(end.since(held));
-        free.unconfirmed += u64::from(!matches!(release, Release::Released));
+        free.unconfirmed += u64::from(!matches!(release, ReleaseOutcome::Released));
     }
 }
 

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "measures with its own clock and threads, as every peer does")]
 
-use redleash::{Client, Lease, Lock, LockGuard, Options, Release, WatchdogMode};
+use redleash::{Client, Lease, Lock, LockGuard, Options, ReleaseOutcome, WatchdogMode};
 use std::error::Error;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
@@ -131,9 +131,9 @@ impl Job {
             return true;
         }
         match guard.release() {
-            Release::Released => true,
-            Release::AlreadyLost(_) => false,
-            Release::Unconfirmed(_) => {
+            ReleaseOutcome::Released => true,
+            ReleaseOutcome::AlreadyLost(_) => false,
+            ReleaseOutcome::Unconfirmed(_) => {
                 share.unconfirmed += 1;
                 true
             }

@@ -3,7 +3,7 @@
 use super::dice::Dice;
 use super::history::{Event, now};
 use super::register::Session;
-use redleash::{Client, Error, Lease, LockGuard, Lost, Options as LockOptions, Release, Retry};
+use redleash::{Client, Error, Lease, LockGuard, Lost, Options as LockOptions, ReleaseOutcome, Retry};
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -263,9 +263,9 @@ impl Worker {
             return;
         }
         Event::Released(match guard.release() {
-            Release::Released => "Released".into(),
-            Release::AlreadyLost(lost) => format!("AlreadyLost({:?})", lost.reason),
-            Release::Unconfirmed(_) => "Unconfirmed".into(),
+            ReleaseOutcome::Released => "Released".into(),
+            ReleaseOutcome::AlreadyLost(lost) => format!("AlreadyLost({:?})", lost.reason),
+            ReleaseOutcome::Unconfirmed(_) => "Unconfirmed".into(),
         })
         .say();
     }

@@ -2,7 +2,7 @@
 
 use super::duel::Answer;
 use crate::servers::wait_until;
-use redleash::{Client, Error, Lease, LockGuard, Options, Release};
+use redleash::{Client, Error, Lease, LockGuard, Options, ReleaseOutcome};
 use std::collections::HashMap;
 use std::io::{self, BufRead, Write};
 use std::time::Duration;
@@ -62,7 +62,7 @@ fn answer(client: &Client, held: &mut HashMap<String, LockGuard>, question: &str
     }
     if question == "release" {
         let released = held.remove(name).map(LockGuard::release);
-        return Answer { ok: matches!(released, Some(Release::Released)), ..Answer::default() };
+        return Answer { ok: matches!(released, Some(ReleaseOutcome::Released)), ..Answer::default() };
     }
     let Some(guard) = held.get(name) else {
         return Answer { why: Some("not acquired".into()), ..Answer::default() };

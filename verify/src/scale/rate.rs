@@ -5,7 +5,7 @@
 
 use super::holder::told;
 use super::measure::{builder, failed, joined, usage};
-use redleash::{Client, Lease, LockGuard, Options, Release};
+use redleash::{Client, Lease, LockGuard, Options, ReleaseOutcome};
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -200,7 +200,7 @@ fn cycle(client: &Client, thread: usize, stage: &Stage) -> Share {
         match result {
             Ok(guard) if phase == Phase::Awaited => {
                 share.cycles[0] += 1;
-                share.unconfirmed += usize::from(guard.release() != Release::Released);
+                share.unconfirmed += usize::from(guard.release() != ReleaseOutcome::Released);
             }
             Ok(guard) => {
                 drop(guard);
