@@ -1,12 +1,12 @@
 //! The client: masters in, lock handles out.
 
+use crate::detached::DetachedLease;
 use crate::engine::core::Engine;
 use crate::engine::error::{Error, Tally};
 use crate::engine::settings::{Settings, Terms};
 use crate::engine::waiting::Pause;
 use crate::guarantees::Guarantees;
 use crate::guard::LockGuard;
-use crate::handle::Handle;
 use crate::lock::Lock;
 use crate::options::{self, Lease, MIN_TTL, Options, Retry, backoff, check_label, check_ttl};
 use crate::protocol::generation::{Deployment, valid_cluster};
@@ -76,17 +76,17 @@ impl Client {
     }
 
     /// Takes over a lock that another process of this machine gave up with
-    /// [`LockGuard::into_handle`](crate::LockGuard::into_handle); the guard renews it from now on.
+    /// [`LockGuard::detach`](crate::LockGuard::detach); the guard renews it from now on.
     ///
     /// # Errors
     ///
     /// [`Error::NoQuorum`] if it was adopted or lost meanwhile, or too few masters answer; [`Error::TooSlow`] if the old
     /// lease has ended.
     #[must_use = "the lock is released as soon as the guard is dropped, at once with `let _ =`: keep it in a variable"]
-    pub fn adopt(&self, handle: Handle) -> Result<LockGuard, Error> {
-        let keys = self.engine.settings.namespace.keys(&handle.name);
+    pub fn adopt(&self, lease: DetachedLease) -> Result<LockGuard, Error> {
+        let keys = self.engine.settings.namespace.keys(&lease.name);
         let keys = Arc::new(keys.map_err(|e| Error::config("name", e.to_string()))?);
-        let held = self.engine.adopt(&keys, &self.terms, handle.owner, handle.until)?;
+        let held = self.engine.adopt(&keys, &self.terms, lease.owner, lease.until)?;
         Ok(LockGuard::new(held))
     }
 

@@ -1,9 +1,9 @@
 //! The guard of a held lock.
 
+use crate::detached::DetachedLease;
 use crate::engine::error::{Error, Lost, ReleaseOutcome};
 use crate::engine::held::Held;
 use crate::engine::signal::Signal;
-use crate::handle::Handle;
 use crate::options::check_extension;
 use crate::protocol::{LeaseState, LossReason};
 use crate::sys::clock;
@@ -169,9 +169,9 @@ impl LockGuard {
     /// # Errors
     ///
     /// [`Error::Lost`] if there is nothing left to hand over.
-    pub fn into_handle(mut self) -> Result<Handle, Error> {
+    pub fn detach(mut self) -> Result<DetachedLease, Error> {
         match self.held.take() {
-            Some(held) => Handle::of(held),
+            Some(held) => DetachedLease::of(held),
             None => unreachable!("a guard without a lease"),
         }
     }

@@ -53,10 +53,10 @@
 compile_error!("redleash runs on Unix only: it polls file descriptors");
 
 mod client;
+mod detached;
 mod engine;
 mod guarantees;
 mod guard;
-mod handle;
 mod lock;
 mod options;
 mod planted;
@@ -72,10 +72,10 @@ mod wire;
 
 pub use client::{Client, ClientBuilder, CloseReport, InitReport, WatchdogMode};
 pub use crossbeam_channel;
+pub use detached::DetachedLease;
 pub use engine::error::{ConfigError, Error, Lost, MasterAnswer, MasterReport, ReleaseOutcome, Tally};
 pub use guarantees::Guarantees;
 pub use guard::LockGuard;
-pub use handle::Handle;
 pub use lock::Lock;
 pub use options::{Lease, MIN_TTL, Options, Retry};
 pub use protocol::{LeaseState, LossReason};

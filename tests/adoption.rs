@@ -7,7 +7,7 @@
 
 mod support;
 
-use redleash::{Error, Handle, Lease, LossReason, Options, WatchdogMode};
+use redleash::{DetachedLease, Error, Lease, LossReason, Options, WatchdogMode};
 use support::child::{Child, hear, say, task};
 use support::proxy::{Fault, Proxy};
 use support::{SOON, always, builder, client, eventually, masters, no_keys_left, secs, settle, settled, value};
@@ -18,7 +18,7 @@ fn within_one_process() {
     let (a, b) = (settled(&masters), client(&masters));
     let guard = a.lock("x").acquire().unwrap();
     let token = guard.fencing_token().unwrap();
-    let handle = guard.into_handle().unwrap();
+    let handle = guard.detach().unwrap();
     assert_eq!(handle.name(), "x");
     assert!(handle.remaining() > secs(5) && handle.remaining() <= secs(30));
     assert!(b.lock("x").try_acquire().unwrap().is_none(), "handed over is not released");
@@ -39,7 +39,7 @@ fn between_two_processes_through_a_pipe() {
     let mut child = Child::start("adopting_child", &masters.urls(), "");
     child.expect("ready");
     let short = Options::new().lease(Lease::Watchdog { ttl: secs(3) });
-    let handle = client.lock("x").options(short).acquire().unwrap().into_handle().unwrap();
+    let handle = client.lock("x").options(short).acquire().unwrap().detach().unwrap();
     for line in handle.reveal().lines() {
         child.tell(line);
     }
@@ -61,7 +61,7 @@ fn adopting_child() {
     let client = without_settling(task.nodes);
     say("ready");
     let lines: Vec<String> = std::iter::repeat_with(hear).take_while(|line| line != "end").collect();
-    let handle = Handle::parse(&lines.join("\n")).unwrap();
+    let handle = DetachedLease::parse(&lines.join("\n")).unwrap();
     let guard = client.adopt(handle).unwrap();
     guard.check().unwrap();
     say("adopted");
@@ -79,9 +79,9 @@ fn without_settling(nodes: Vec<String>) -> redleash::Client {
 fn a_second_adoption_is_refused() {
     let Some(masters) = masters(3) else { return };
     let (a, b) = (settled(&masters), client(&masters));
-    let handle = a.lock("x").acquire().unwrap().into_handle().unwrap();
-    let copy = Handle::parse(&handle.reveal()).unwrap();
-    let again = Handle::parse(&handle.reveal()).unwrap();
+    let handle = a.lock("x").acquire().unwrap().detach().unwrap();
+    let copy = DetachedLease::parse(&handle.reveal()).unwrap();
+    let again = DetachedLease::parse(&handle.reveal()).unwrap();
     let adopted = b.adopt(handle).unwrap();
     assert!(matches!(a.adopt(copy), Err(Error::NoQuorum(_) | Error::Lost(_))));
     assert!(matches!(b.adopt(again), Err(Error::NoQuorum(_) | Error::Lost(_))));
@@ -93,7 +93,7 @@ fn a_second_adoption_is_refused() {
 fn a_handle_that_nobody_adopts_ends_with_its_ttl() {
     let Some(masters) = masters(3) else { return };
     let client = settle(builder(masters.urls()).ttl(secs(2)));
-    let handle = client.lock("x").acquire().unwrap().into_handle().unwrap();
+    let handle = client.lock("x").acquire().unwrap().detach().unwrap();
     let next = client.lock("x").try_acquire_for(SOON).unwrap().expect("nobody renews it");
     assert!(handle.remaining().is_zero());
     assert!(matches!(client.adopt(handle), Err(Error::TooSlow { .. } | Error::NoQuorum(_))));
@@ -104,7 +104,7 @@ fn a_handle_that_nobody_adopts_ends_with_its_ttl() {
 fn an_adoption_is_renewed_and_healed() {
     let Some(masters) = masters(3) else { return };
     let client = settle(builder(masters.urls()).ttl(secs(3)).max_lease(secs(3)));
-    let handle = client.lock("x").acquire().unwrap().into_handle().unwrap();
+    let handle = client.lock("x").acquire().unwrap().detach().unwrap();
     masters[0].command(&["FLUSHALL"]).unwrap();
     let guard = client.adopt(handle).unwrap();
     always(secs(4), "held beyond the ttl", || guard.check().is_ok());
@@ -118,14 +118,14 @@ fn what_is_lost_cannot_be_handed_over() {
     let short = Options::new().lease(Lease::Fixed { ttl: support::ms(200) });
     let guard = client.lock("x").options(short).acquire().unwrap();
     eventually("lost", || guard.check().is_err());
-    assert!(matches!(guard.into_handle(), Err(Error::Lost(lost)) if lost.reason == LossReason::Expired));
+    assert!(matches!(guard.detach(), Err(Error::Lost(lost)) if lost.reason == LossReason::Expired));
 }
 
 #[test]
 fn a_handle_shows_no_secret_and_text_that_is_none_is_refused() {
     let Some(masters) = masters(3) else { return };
     let client = settled(&masters);
-    let handle = client.lock("x").acquire().unwrap().into_handle().unwrap();
+    let handle = client.lock("x").acquire().unwrap().detach().unwrap();
     let text = handle.reveal();
     let secret = masters.iter().find_map(|m| value(m, "x")).unwrap().split('|').next().unwrap().to_string();
     assert!(text.contains(&secret));
@@ -133,7 +133,7 @@ fn a_handle_shows_no_secret_and_text_that_is_none_is_refused() {
     assert!(shown.contains("\"x\"") && !shown.contains(&secret), "{shown}");
     let not_hex = text.replace(&secret, "zz");
     for bad in ["", "nonsense", "redleash2\n1\n2", not_hex.as_str(), text.replace("redleash2", "redleash9").as_str()] {
-        match Handle::parse(bad) {
+        match DetachedLease::parse(bad) {
             Err(Error::Config(error)) => {
                 assert_eq!(error.field, "handle");
                 assert!(!error.problem.contains(&secret));
@@ -159,7 +159,7 @@ fn a_deadline_is_a_moment_of_the_boot_clock() {
     let before = boot();
     let guard = client(&masters).lock("x").options(fixed).acquire().unwrap();
     let after = boot();
-    let text = guard.into_handle().unwrap().reveal();
+    let text = guard.detach().unwrap().reveal();
     let until: u64 = text.lines().nth(2).unwrap().parse().unwrap();
     // 10 s less 1 % and 2 ms.
     let validity = 9_898_000_000;
@@ -184,7 +184,7 @@ fn late_renewal(mode: WatchdogMode) {
     let guard = through.lock("x").acquire().unwrap();
     proxies.iter().for_each(|proxy| proxy.set(Fault::Hold));
     eventually("its renewal is under way", || proxies.iter().all(|proxy| proxy.misbehaved() > 0));
-    let handle = guard.into_handle().unwrap();
+    let handle = guard.detach().unwrap();
     let adopted = direct.adopt(handle).unwrap();
     assert_eq!(adopted.release(), redleash::ReleaseOutcome::Released);
     no_keys_left(&masters);

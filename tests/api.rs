@@ -1,9 +1,9 @@
 //! What the public types promise to the compiler: which may be cloned, sent and shared, and which must not.
 
 use redleash::{
-    Client, ClientBuilder, CloseReport, ConfigError, Error, Guarantees, Handle, InitReport, Lease, LeaseState, Lock,
-    LockGuard, LossReason, Lost, MasterAnswer, MasterReport, MasterStatus, Options, ReentrantGuard, ReentrantLock,
-    Release, Retry, Revoked, Status, Tally,
+    Client, ClientBuilder, CloseReport, ConfigError, DetachedLease, Error, Guarantees, InitReport, Lease, LeaseState,
+    Lock, LockGuard, LossReason, Lost, MasterAnswer, MasterReport, MasterStatus, Options, ReentrantGuard,
+    ReentrantLock, Release, Retry, Revoked, Status, Tally,
 };
 use std::fmt::{Debug, Display};
 
@@ -19,7 +19,7 @@ const _: () = {
     handle::<ReentrantLock>();
     // A guard may go to another thread and be dropped there; a handed-over lock as well.
     sendable::<LockGuard>();
-    sendable::<Handle>();
+    sendable::<DetachedLease>();
     // Settings and reports are values.
     value::<ClientBuilder>();
     value::<Options>();
@@ -73,9 +73,9 @@ is_not!(ReentrantGuard: Sync);
 // One lease, one guard.
 is_not!(LockGuard: Clone);
 is_not!(ReentrantGuard: Clone);
-is_not!(Handle: Clone);
+is_not!(DetachedLease: Clone);
 // It may hold a secret in another form; only `reveal` tells it.
-is_not!(Handle: Display);
+is_not!(DetachedLease: Display);
 
 fn boxed(error: Error) -> Box<dyn std::error::Error + Send + Sync> {
     Box::new(error)

@@ -7,7 +7,7 @@
 
 mod support;
 
-use redleash::{Client, ClientBuilder, Error, Handle, Lease, LossReason, Options, ReleaseOutcome, Retry};
+use redleash::{Client, ClientBuilder, DetachedLease, Error, Lease, LossReason, Options, ReleaseOutcome, Retry};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -152,7 +152,7 @@ fn what_is_lost_and_cannot_be_handed_over_is_released() {
     let client = settled(&masters);
     let guard = client.lock("x").options(Options::new().max_hold(ms(300))).acquire().unwrap();
     eventually("over", || guard.check().is_err());
-    assert!(matches!(guard.into_handle(), Err(Error::Lost(lost)) if lost.reason == LossReason::MaxHold));
+    assert!(matches!(guard.detach(), Err(Error::Lost(lost)) if lost.reason == LossReason::MaxHold));
     // Long before the ttl of 30 s.
     no_keys_left(&masters);
     drop(client.lock("x").try_acquire().unwrap().expect("free"));
@@ -164,12 +164,12 @@ fn what_is_lost_and_cannot_be_handed_over_is_released() {
 fn a_handle_that_does_not_name_its_boot_is_refused() {
     let Some(masters) = masters(3) else { return };
     let client = settled(&masters);
-    let handle = client.lock("x").acquire().unwrap().into_handle().unwrap();
+    let handle = client.lock("x").acquire().unwrap().detach().unwrap();
     let text = handle.reveal();
     let mut lines: Vec<&str> = text.split('\n').collect();
     for boot in ["", "another"] {
         lines[1] = boot;
-        config(Handle::parse(&lines.join("\n")), "handle");
+        config(DetachedLease::parse(&lines.join("\n")), "handle");
     }
     drop(client.adopt(handle).unwrap());
     no_keys_left(&masters);

@@ -119,7 +119,7 @@ fn a_child_hands_nothing_over() {
         guard.on_lost(|_| ());
     }
     let answer = in_fork(|| {
-        match guards[0].take().unwrap().into_handle() {
+        match guards[0].take().unwrap().detach() {
             Err(Error::Lost(lost)) if forked(&lost) => {}
             _ => return 1,
         }

@@ -44,7 +44,7 @@ fn before_every_step_of_a_locks_life() {
     }
     flush(&masters);
     let guard = client.lock("y").acquire().unwrap();
-    let handle = guard.into_handle().unwrap();
+    let handle = guard.detach().unwrap();
     flush(&masters);
     let guard = client.adopt(handle).unwrap();
     flush(&masters);

@@ -149,7 +149,7 @@ fn the_token_is_shown_nowhere() {
     let again = lock.acquire().unwrap();
     let next = masters.iter().find_map(|m| value(m, "x")).unwrap();
     assert_ne!(next.split('|').next().unwrap(), token);
-    let handle = again.into_handle().unwrap();
+    let handle = again.detach().unwrap();
     let next = next.split('|').next().unwrap();
     silent("handle", &format!("{handle:?} {handle:#?}"), &[next]);
     assert!(handle.reveal().contains(next), "this is the one place that tells");

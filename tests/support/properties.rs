@@ -7,7 +7,7 @@ use redleash::protocol::layout::{MAX_NAME, MAX_NAMESPACE, Namespace};
 use redleash::protocol::owner::{Holder, Owner, Token};
 use redleash::protocol::{Answer, Drift, Operation, Quorum};
 use redleash::unversioned::{Replies, Reply, check_url};
-use redleash::{Client, Handle};
+use redleash::{Client, DetachedLease};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -201,7 +201,7 @@ pub(crate) fn deployments(
 
 /// Any text as a handle of a lock handed over: an error, without a panic, unless this machine wrote it.
 pub(crate) fn handles(text: &str) {
-    if let Ok(handle) = Handle::parse(text) {
-        assert_eq!(Handle::parse(&handle.reveal()).unwrap().reveal(), handle.reveal());
+    if let Ok(handle) = DetachedLease::parse(text) {
+        assert_eq!(DetachedLease::parse(&handle.reveal()).unwrap().reveal(), handle.reveal());
     }
 }

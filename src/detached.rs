@@ -10,10 +10,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A held lock without a guard: what [`LockGuard::into_handle`](crate::LockGuard::into_handle) gives and
+/// A held lock without a guard: what [`LockGuard::detach`](crate::LockGuard::detach) gives and
 /// [`Client::adopt`](crate::Client::adopt) takes, once, on the same machine, before the lease ends. Nobody renews it
 /// meanwhile. A fencing token does not come with it: whoever adopts the lock and asks for one gets a higher one than all holders before. If nobody adopts it the lock is free when its ttl ends.
-pub struct Handle {
+pub struct DetachedLease {
     pub(crate) name: String,
     pub(crate) owner: Arc<Owner>,
     pub(crate) until: Mono,
@@ -22,8 +22,8 @@ pub struct Handle {
 
 const VERSION: &str = "redleash2";
 
-impl Handle {
-    pub(crate) fn of(held: Arc<Held>) -> Result<Handle, Error> {
+impl DetachedLease {
+    pub(crate) fn of(held: Arc<Held>) -> Result<DetachedLease, Error> {
         let until = match held.hand_out() {
             Ok(given) => given,
             Err(e) => {
@@ -31,7 +31,7 @@ impl Handle {
                 return Err(e);
             }
         };
-        Ok(Handle { name: held.keys.name.to_string(), owner: held.owner.clone(), until, boot: sys::boot_id() })
+        Ok(DetachedLease { name: held.keys.name.to_string(), owner: held.owner.clone(), until, boot: sys::boot_id() })
     }
 
     /// The lock's name.
@@ -60,14 +60,14 @@ impl Handle {
         .join("\n")
     }
 
-    /// Reads what [`reveal`](Handle::reveal) wrote.
+    /// Reads what [`reveal`](DetachedLease::reveal) wrote.
     ///
     /// # Errors
     ///
     /// [`Error::Config`] if the text is something else, or from another machine or before a reboot: a deadline means
     /// nothing there. Always where the system does not tell one boot from another (all but Linux).
-    pub fn parse(text: &str) -> Result<Handle, Error> {
-        let malformed = || Error::config("handle", "it is not what Handle::reveal wrote");
+    pub fn parse(text: &str) -> Result<DetachedLease, Error> {
+        let malformed = || Error::config("handle", "it is not what DetachedLease::reveal wrote");
         let parts: Vec<&str> = text.splitn(7, '\n').collect();
         let [VERSION, boot, until, token, since, label, name] = parts.as_slice() else {
             return Err(malformed());
@@ -78,7 +78,7 @@ impl Handle {
         let number = |s: &str| s.parse::<u64>().map_err(|_| malformed());
         let token = Token::from_hex(token).ok_or_else(malformed)?;
         let label = crate::options::check_label(label)?;
-        Ok(Handle {
+        Ok(DetachedLease {
             name: (*name).to_string(),
             owner: Arc::new(Owner::new(token, &label, number(since)?)),
             until: Mono::from_nanos(number(until)?),
@@ -87,8 +87,11 @@ impl Handle {
     }
 }
 
-impl fmt::Debug for Handle {
+impl fmt::Debug for DetachedLease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handle").field("name", &self.name).field("remaining", &self.remaining()).finish_non_exhaustive()
+        f.debug_struct("DetachedLease")
+            .field("name", &self.name)
+            .field("remaining", &self.remaining())
+            .finish_non_exhaustive()
     }
 }
