@@ -239,10 +239,10 @@ pub struct ClientBuilder {
     ttl: Duration,
     drift: f64,
     retry: Option<Retry>,
-    master_limit: Option<Duration>,
-    round_limit: Option<Duration>,
-    connection_limit: Duration,
-    connect_limit: Duration,
+    master_timeout: Option<Duration>,
+    round_timeout: Option<Duration>,
+    hang_timeout: Duration,
+    connect_timeout: Duration,
     fault_margin: usize,
     max_lease: Duration,
     quarantine: Option<bool>,
@@ -274,10 +274,10 @@ impl Default for ClientBuilder {
             ttl: Duration::from_secs(30),
             drift: 0.01,
             retry: None,
-            master_limit: None,
-            round_limit: None,
-            connection_limit: Duration::from_secs(1),
-            connect_limit: Duration::from_millis(250),
+            master_timeout: None,
+            round_timeout: None,
+            hang_timeout: Duration::from_secs(1),
+            connect_timeout: Duration::from_millis(250),
             fault_margin: 0,
             max_lease: Duration::from_secs(60),
             quarantine: None,
@@ -344,29 +344,29 @@ impl ClientBuilder {
     }
 
     /// How long one master may take to answer a round. Default: `ttl / 50`, from 50 to 500 ms.
-    pub fn master_limit(mut self, limit: Duration) -> Self {
-        self.master_limit = Some(limit);
+    pub fn master_timeout(mut self, limit: Duration) -> Self {
+        self.master_timeout = Some(limit);
         self
     }
 
     /// How long a whole round may take. Default: `ttl / 10`, at least 50 ms, and no longer than one master may take. The watchdog
     /// waits for a renewal for so long too, but for `ttl / 6` if nothing is set: nobody waits for it.
-    pub fn round_limit(mut self, limit: Duration) -> Self {
-        self.round_limit = Some(limit);
+    pub fn round_timeout(mut self, limit: Duration) -> Self {
+        self.round_timeout = Some(limit);
         self
     }
 
     /// After this time with an unanswered request a connection is closed and replaced. Longer than a round's limit, so that
     /// a lock with a short ttl does not cost the others their connection. Default: 1 s.
-    pub fn connection_limit(mut self, limit: Duration) -> Self {
-        self.connection_limit = limit;
+    pub fn hang_timeout(mut self, limit: Duration) -> Self {
+        self.hang_timeout = limit;
         self
     }
 
     /// How long connecting to a master may take, handshake included. Callers never wait for it, but for
     /// [`build`](ClientBuilder::build). Default: 250 ms.
-    pub fn connect_limit(mut self, limit: Duration) -> Self {
-        self.connect_limit = limit;
+    pub fn connect_timeout(mut self, limit: Duration) -> Self {
+        self.connect_timeout = limit;
         self
     }
 
@@ -511,18 +511,18 @@ impl ClientBuilder {
         let drift = drift.and_then(Drift::from_ppm);
         let drift = drift.ok_or_else(|| Error::config("drift", format!("{} is not in 0 to 0.5", self.drift)))?;
         let limits = [
-            ("master_limit", self.master_limit),
-            ("round_limit", self.round_limit),
-            ("connection_limit", Some(self.connection_limit)),
-            ("connect_limit", Some(self.connect_limit)),
+            ("master_timeout", self.master_timeout),
+            ("round_timeout", self.round_timeout),
+            ("hang_timeout", Some(self.hang_timeout)),
+            ("connect_timeout", Some(self.connect_timeout)),
         ];
         for (field, limit) in limits {
             if limit.is_some_and(|l| l < Duration::from_millis(1)) {
                 return Err(Error::config(field, "it is below 1 ms"));
             }
         }
-        if self.connect_limit > Duration::from_secs(3_600) {
-            return Err(Error::config("connect_limit", format!("{:?} is above 1 h", self.connect_limit)));
+        if self.connect_timeout > Duration::from_secs(3_600) {
+            return Err(Error::config("connect_timeout", format!("{:?} is above 1 h", self.connect_timeout)));
         }
         if !(1..=64).contains(&self.lanes) {
             return Err(Error::config("lanes", format!("{} is not in 1 to 64", self.lanes)));
@@ -549,10 +549,10 @@ impl ClientBuilder {
             max_lease: self.max_lease,
             drift,
             ttl: self.ttl,
-            master_limit: self.master_limit,
-            round_limit: self.round_limit,
-            connection_limit: self.connection_limit,
-            connect_limit: self.connect_limit,
+            master_timeout: self.master_timeout,
+            round_timeout: self.round_timeout,
+            hang_timeout: self.hang_timeout,
+            connect_timeout: self.connect_timeout,
             outage_patience: self.outage_patience,
             lanes: self.lanes,
             pool_size: self.pool_size,

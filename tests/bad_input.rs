@@ -89,11 +89,11 @@ fn settings_of_the_client() {
     build("label", "control", |b| b.label("a\nb"));
     build("lanes", "1 to 64", |b| b.lanes(0));
     build("lanes", "1 to 64", |b| b.lanes(65));
-    build("master_limit", "1 ms", |b| b.master_limit(Duration::ZERO));
-    build("round_limit", "1 ms", |b| b.round_limit(Duration::ZERO));
-    build("connection_limit", "1 ms", |b| b.connection_limit(Duration::ZERO));
-    build("connect_limit", "1 ms", |b| b.connect_limit(Duration::ZERO));
-    build("connect_limit", "1 h", |b| b.connect_limit(Duration::MAX));
+    build("master_timeout", "1 ms", |b| b.master_timeout(Duration::ZERO));
+    build("round_timeout", "1 ms", |b| b.round_timeout(Duration::ZERO));
+    build("hang_timeout", "1 ms", |b| b.hang_timeout(Duration::ZERO));
+    build("connect_timeout", "1 ms", |b| b.connect_timeout(Duration::ZERO));
+    build("connect_timeout", "1 h", |b| b.connect_timeout(Duration::MAX));
     build("retry", "min <= max <= cap", |b| b.retry(Retry::Backoff { min: ms(2), max: ms(1), cap: ms(1) }));
 }
 
@@ -182,9 +182,9 @@ fn limits_without_an_end_do_not_panic() {
     assert!(matches!(lock.acquire(), Err(Error::NoQuorum(_))));
     let endless = Client::builder()
         .nodes(nobody(3))
-        .master_limit(huge)
-        .round_limit(huge)
-        .connection_limit(huge)
+        .master_timeout(huge)
+        .round_timeout(huge)
+        .hang_timeout(huge)
         .outage_patience(huge)
         .build()
         .unwrap();

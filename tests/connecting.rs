@@ -238,9 +238,12 @@ fn interrupted_child() {
     let (mut good, mut failures) = (0, Vec::new());
     for i in 0..60 {
         // The limits are those of a patient user: what is asked is whether signals fail a call, not whether they delay it.
-        let limits =
-            Client::builder().nodes(&task.nodes).connect_limit(secs(10)).master_limit(secs(5)).round_limit(secs(5));
-        let client = limits.connection_limit(secs(10)).ttl(secs(60)).build().unwrap();
+        let limits = Client::builder()
+            .nodes(&task.nodes)
+            .connect_timeout(secs(10))
+            .master_timeout(secs(5))
+            .round_timeout(secs(5));
+        let client = limits.hang_timeout(secs(10)).ttl(secs(60)).build().unwrap();
         match client.lock(&format!("x/{i}")).try_acquire() {
             Ok(Some(_)) => good += 1,
             other => failures.push(format!("{other:?}")),

@@ -123,7 +123,7 @@ fn while_masters_hang_and_forget_in_turn() {
     let Some(masters) = masters(3) else { return };
     let scratch = support::servers::Scratch::new().unwrap();
     let counter = Counter::create(&scratch);
-    let short = || builder(masters.urls()).max_lease(secs(2)).ttl(secs(2)).master_limit(ms(100));
+    let short = || builder(masters.urls()).max_lease(secs(2)).ttl(secs(2)).master_timeout(ms(100));
     let clients = [settle(short()), short().build().unwrap()];
     let over = AtomicBool::new(false);
     let granted = thread::scope(|scope| {

@@ -97,7 +97,7 @@ fn an_outage_is_a_line_per_lock_and_per_master_and_so_is_its_end() {
     const EACH: usize = 25;
     keep_the_log();
     let Some(masters) = masters(3) else { return };
-    let of = || builder(masters.urls()).ttl(secs(15)).connection_limit(secs(1));
+    let of = || builder(masters.urls()).ttl(secs(15)).hang_timeout(secs(1));
     let client = settle(of());
     let shared = of().watchdog(WatchdogMode::Shared).build().unwrap();
     let hold = |client: &Client, kind: &str| -> Vec<LockGuard> {

@@ -49,7 +49,7 @@ fn stage() -> Option<Stage> {
 impl Stage {
     fn client(&self) -> Client {
         // A connection that makes no progress is given up after this, not after the usual two seconds.
-        builder(self.urls.clone()).connect_limit(support::ms(700)).build().unwrap()
+        builder(self.urls.clone()).connect_timeout(support::ms(700)).build().unwrap()
     }
 
     /// A whole life of a lock, some times over, in a time that no limit fits into as often.

@@ -74,7 +74,7 @@ fn limits_without_an_end_are_refused() {
     let refused = |field: &str, change: fn(ClientBuilder) -> ClientBuilder| {
         config(change(Client::builder().node("redis://127.0.0.1:1")).build(), field);
     };
-    refused("connect_limit", |b| b.connect_limit(Duration::MAX));
+    refused("connect_timeout", |b| b.connect_timeout(Duration::MAX));
     refused("pool_size", |b| b.pool_size(u32::MAX));
     refused("ttl", |b| b.ttl(Duration::MAX));
     refused("max_lease", |b| b.max_lease(Duration::MAX));
@@ -85,8 +85,8 @@ fn limits_without_an_end_are_refused() {
 fn the_largest_limits_work() {
     let Some(masters) = masters(3) else { return };
     let hour = secs(3_600);
-    let slow = Client::builder().nodes(masters.urls()).master_limit(hour).round_limit(hour).connection_limit(hour);
-    let client = slow.connect_limit(hour).pool_size(1_024).outage_patience(Duration::MAX).build().unwrap();
+    let slow = Client::builder().nodes(masters.urls()).master_timeout(hour).round_timeout(hour).hang_timeout(hour);
+    let client = slow.connect_timeout(hour).pool_size(1_024).outage_patience(Duration::MAX).build().unwrap();
     client.init().unwrap();
     assert_eq!(client.lock("x").acquire().unwrap().release(), ReleaseOutcome::Released);
     let guard = client.lock("x").try_acquire_for(Duration::MAX).unwrap().expect("free");

@@ -32,8 +32,8 @@ fn connections(master: &Server) -> BTreeSet<u64> {
 /// A client that finds out within half a second that a master hangs. The masters are settled with more patience.
 fn quick(masters: &Cluster) -> Client {
     drop(settled(masters));
-    let quick = builder(masters.urls()).master_limit(ms(200)).round_limit(ms(200));
-    quick.connection_limit(ms(500)).connect_limit(ms(250)).ttl(secs(4)).build().unwrap()
+    let quick = builder(masters.urls()).master_timeout(ms(200)).round_timeout(ms(200));
+    quick.hang_timeout(ms(500)).connect_timeout(ms(250)).ttl(secs(4)).build().unwrap()
 }
 
 /// Waits until this many masters are known to be down: a round does not even ask them.
@@ -81,7 +81,7 @@ fn answers_to_an_extension_decided_while_written_are_read() {
 #[test]
 fn a_release_decided_while_written_does_not_spoil_the_next_lock() {
     let Some(masters) = masters(3) else { return };
-    let client = builder(masters.urls()).for_tests().connect_limit(ms(250)).build().unwrap();
+    let client = builder(masters.urls()).for_tests().connect_timeout(ms(250)).build().unwrap();
     let guard = client.lock("x").acquire().unwrap();
     masters[0].kill();
     masters[1].kill();
@@ -159,7 +159,7 @@ fn a_process_that_stood_still_keeps_its_connections() {
 #[ignore = "the entry of a child process"]
 fn standing_child() {
     let Some(task) = task("standing_child") else { return };
-    let client = builder(task.nodes).connection_limit(ms(400)).build().unwrap();
+    let client = builder(task.nodes).hang_timeout(ms(400)).build().unwrap();
     let guard = client.lock("x").acquire().unwrap();
     guard.verify().unwrap();
     say("held");
@@ -178,7 +178,7 @@ fn standing_child() {
 #[test]
 fn connections_that_died_in_the_pool_are_not_used() {
     let Some(masters) = masters(1) else { return };
-    let client = builder(masters.urls()).connect_limit(ms(250)).build().unwrap();
+    let client = builder(masters.urls()).connect_timeout(ms(250)).build().unwrap();
     drop(client.lock("x").acquire().unwrap());
     masters[0].kill();
     client.lock("x").try_acquire().unwrap_err();
@@ -225,8 +225,8 @@ fn a_leader_whose_round_is_decided_by_anothers_write_wakes_up() {
     const THREADS: usize = 12;
     let Some(masters) = masters(3) else { return };
     // Who sleeps on sleeps until one of these limits.
-    let patient = Client::builder().nodes(masters.urls()).for_tests().master_limit(secs(30)).round_limit(secs(30));
-    let client = patient.connection_limit(secs(300)).build().unwrap();
+    let patient = Client::builder().nodes(masters.urls()).for_tests().master_timeout(secs(30)).round_timeout(secs(30));
+    let client = patient.hang_timeout(secs(300)).build().unwrap();
     drop(client.lock("x").acquire().unwrap());
     masters.iter().for_each(|m| m.kill());
     down(&client, 3);
@@ -291,7 +291,7 @@ fn undelivered_releases_wait_for_the_connection_of_their_own_lane() {
     drop(settled(&masters));
     let proxy = Proxy::start(masters[0].port(), Fault::None);
     let nodes = [proxy.url(), masters[1].url(), masters[2].url()];
-    let client = builder(nodes).lanes(3).connect_limit(ms(250)).build().unwrap();
+    let client = builder(nodes).lanes(3).connect_timeout(ms(250)).build().unwrap();
     let guards: Vec<_> = (0..30).map(|i| client.lock(&format!("x/{i}")).acquire().unwrap()).collect();
     eventually("all votes are in", || lock_keys(&masters[0]) == 30);
     proxy.set(Fault::Cut);
@@ -310,7 +310,7 @@ fn a_minimum_hold_is_not_prolonged_by_a_late_delivery() {
     let Some(masters) = masters(3) else { return };
     drop(settled(&masters));
     let proxy = Proxy::start(masters[0].port(), Fault::None);
-    let client = builder([proxy.url(), masters[1].url(), masters[2].url()]).connect_limit(ms(250)).build().unwrap();
+    let client = builder([proxy.url(), masters[1].url(), masters[2].url()]).connect_timeout(ms(250)).build().unwrap();
     let hold = secs(6);
     let guard = client.lock("x").options(Options::new().min_hold(hold)).acquire().unwrap();
     let granted = Instant::now();
@@ -336,7 +336,7 @@ fn a_minimum_hold_is_not_prolonged_by_a_lost_answer() {
     let Some(masters) = masters(3) else { return };
     drop(settled(&masters));
     let proxy = Proxy::start(masters[0].port(), Fault::None);
-    let client = builder([proxy.url(), masters[1].url(), masters[2].url()]).connect_limit(ms(250)).build().unwrap();
+    let client = builder([proxy.url(), masters[1].url(), masters[2].url()]).connect_timeout(ms(250)).build().unwrap();
     let hold = secs(6);
     let guard = client.lock("x").options(Options::new().min_hold(hold)).acquire().unwrap();
     let granted = Instant::now();
@@ -362,7 +362,7 @@ fn closing_while_it_connects_leaves_no_connection() {
     let mut closed = Vec::new();
     for round in 0..60 {
         // It does not wait for so many connections.
-        let client = builder(masters.urls()).for_tests().lanes(12).connect_limit(ms(5)).build().unwrap();
+        let client = builder(masters.urls()).for_tests().lanes(12).connect_timeout(ms(5)).build().unwrap();
         support::let_pass(ms(round % 8));
         client.close(secs(10));
         closed.push(client);
@@ -377,10 +377,10 @@ fn a_late_reply_answers_no_other_request() {
     let Some(masters) = masters(1) else { return };
     let client = Client::builder()
         .nodes(masters.urls())
-        .master_limit(secs(3))
-        .round_limit(secs(3))
-        .connection_limit(secs(1))
-        .connect_limit(secs(2))
+        .master_timeout(secs(3))
+        .round_timeout(secs(3))
+        .hang_timeout(secs(1))
+        .connect_timeout(secs(2))
         .build()
         .unwrap();
     drop(client.lock("warm up").acquire().unwrap());
@@ -404,8 +404,8 @@ fn a_late_reply_answers_no_other_request() {
 fn one_behind_a_proxy() -> Option<(Cluster, Proxy, Client)> {
     let masters = masters(1)?;
     let proxy = Proxy::start(masters[0].port(), Fault::None);
-    let patient = builder([proxy.url()]).lanes(1).master_limit(secs(10)).round_limit(secs(10));
-    let client = patient.connection_limit(secs(20)).build().unwrap();
+    let patient = builder([proxy.url()]).lanes(1).master_timeout(secs(10)).round_timeout(secs(10));
+    let client = patient.hang_timeout(secs(20)).build().unwrap();
     drop(client.lock("warm up").acquire().unwrap());
     no_keys_left(&masters);
     occupy(&masters[0], "taken");
@@ -460,9 +460,9 @@ fn an_undo_goes_down_the_connection_of_its_attempt() {
     let client = Client::builder()
         .nodes(masters.urls())
         .lanes(2)
-        .master_limit(ms(50))
-        .connection_limit(secs(20))
-        .connect_limit(secs(2))
+        .master_timeout(ms(50))
+        .hang_timeout(secs(20))
+        .connect_timeout(secs(2))
         .build()
         .unwrap();
     for k in 0..40 {

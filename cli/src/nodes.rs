@@ -8,9 +8,9 @@ use std::time::Duration;
 
 /// How long `build` waits for the masters at most. More than the library's quarter second: `-n` has one try, and a master on
 /// another continent, with a handshake, should not count as down.
-pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(1);
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// The least that it waits, however short the wait for the lock may be.
-pub(crate) const LEAST_CONNECT_LIMIT: Duration = Duration::from_millis(250);
+pub(crate) const LEAST_CONNECT_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// In the environment of a command: the name of its lock.
 pub(crate) const NAME_VARIABLE: &str = "REDLEASH_NAME";
@@ -27,7 +27,7 @@ pub(crate) fn builder(args: &MasterArgs) -> ClientBuilder {
         .deployment(&args.deployment)
         .max_lease(args.max_lease)
         .fault_margin(args.fault_margin)
-        .connect_limit(CONNECT_LIMIT)
+        .connect_timeout(CONNECT_TIMEOUT)
         // Not above a max_lease below the default of 30 s.
         .ttl(args.max_lease.min(Duration::from_secs(15)))
 }

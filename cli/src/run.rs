@@ -11,7 +11,7 @@ use crate::feeder::{self, Feeder};
 use crate::holder;
 use crate::line::Line;
 use crate::link::Ended;
-use crate::nodes::{self, CONNECT_LIMIT, LEAST_CONNECT_LIMIT};
+use crate::nodes::{self, CONNECT_TIMEOUT, LEAST_CONNECT_TIMEOUT};
 use crate::say;
 use crate::signals;
 use crate::supervised::{Job, Prepared};
@@ -42,8 +42,8 @@ pub(crate) fn run(masters: &MasterArgs, args: &RunArgs, verbose: bool) -> Result
     }
     let signals = signals::catch().map_err(|e| system("cannot catch signals", e))?;
     let terminal = Terminal::open();
-    let connect_limit = args.wait.unwrap_or(CONNECT_LIMIT).clamp(LEAST_CONNECT_LIMIT, CONNECT_LIMIT);
-    let builder = nodes::builder(masters).ttl(args.ttl).connect_limit(connect_limit);
+    let connect_timeout = args.wait.unwrap_or(CONNECT_TIMEOUT).clamp(LEAST_CONNECT_TIMEOUT, CONNECT_TIMEOUT);
+    let builder = nodes::builder(masters).ttl(args.ttl).connect_timeout(connect_timeout);
     let client = builder.build().map_err(|e| nodes::unfit(&e))?;
     let patience = match args.wait {
         Some(limit) if !limit.is_zero() => Patience::Until(start.plus(limit)),

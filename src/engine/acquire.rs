@@ -173,8 +173,8 @@ fn attempt(
     let owner = Arc::new(Owner::new(machine.token(token), &terms.label, wall_us / 1_000));
     let operation = Operation::Acquire { px_ms: terms.px_ms(terms.ttl), full, fence: terms.fenced, word };
     let command = Command { keys: keys.clone(), owner: owner.clone(), operation, nonce };
-    let round_limit = settings.round_limit(terms.ttl);
-    let mut round = engine.round(command, clock::now().plus(round_limit).min(limit));
+    let round_timeout = settings.round_timeout(terms.ttl);
+    let mut round = engine.round(command, clock::now().plus(round_timeout).min(limit));
     let attempt = Attempt::acquiring(round.start, terms.ttl, settings.drift);
     let (judgement, counters, undone) = round.look(|answers, end| {
         let judgement = attempt.judge(answers, end);

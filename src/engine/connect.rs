@@ -130,7 +130,7 @@ impl Engine {
         let closed: Vec<usize> = before.into_iter().filter(|i| !connected(i)).collect();
         if !closed.is_empty() {
             let known = |i: &usize| connected(i) || self.masters[*i].last_error.lock().is_some();
-            let limit = limit.min(now.plus(self.settings.connect_limit));
+            let limit = limit.min(now.plus(self.settings.connect_timeout));
             self.progress.wait_until(limit, || self.is_closed() || closed.iter().all(known));
         }
     }

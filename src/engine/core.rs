@@ -142,8 +142,8 @@ impl Engine {
                     quorum: settings.quorum,
                     deployment: settings.deployment.clone(),
                     quarantine: settings.quarantine,
-                    master_limit: settings.master_limit(settings.ttl),
-                    connection_limit: settings.connection_limit,
+                    master_timeout: settings.master_timeout(settings.ttl),
+                    hang_timeout: settings.hang_timeout,
                 };
                 Lane::new(config, Box::new(LaneHooks(weak.clone()))).map(Arc::new)
             };
@@ -209,7 +209,7 @@ impl Engine {
         let known = |i: usize| {
             self.masters[i].last_error.lock().is_some() || self.lanes.iter().all(|l| l.links[i].conn().is_some())
         };
-        let deadline = clock::now().plus(self.settings.connect_limit);
+        let deadline = clock::now().plus(self.settings.connect_timeout);
         self.progress.wait_until(deadline, || (0..n).all(known));
         let mut unfit = Vec::new();
         for (i, master) in self.masters.iter().enumerate() {
@@ -380,7 +380,7 @@ fn masters(settings: &Settings, addresses: Vec<Address>, labels: &Arc<Vec<String
             address,
             labels: labels.clone(),
             registry: registry.clone(),
-            connect_limit: settings.connect_limit,
+            connect_timeout: settings.connect_timeout,
             generation: settings.namespace.generation(),
             block: settings.deployment.block().to_string(),
             unused: settings.namespace.unused(),

@@ -20,7 +20,7 @@ pub(crate) enum NoToken {
 pub(crate) fn settle(engine: &Engine, held: &Held, counters: &[Option<u64>], until: Mono) -> Result<u64, NoToken> {
     let (settling, round) = match fence::settle(engine.settings.quorum, counters, clock::now(), until) {
         Settling::WriteBack(token) => {
-            let limit = engine.settings.round_limit(held.ttl());
+            let limit = engine.settings.round_timeout(held.ttl());
             let mut round =
                 engine.round(held.command(Operation::WriteBack(token)), clock::now().plus(limit).min(until));
             let settling =
@@ -38,7 +38,7 @@ pub(crate) fn settle(engine: &Engine, held: &Held, counters: &[Option<u64>], unt
 
 /// Asks the masters that hold the lock for a token.
 pub(crate) fn ask(engine: &Engine, held: &Held) -> Result<u64, Error> {
-    let limit = engine.settings.round_limit(held.ttl());
+    let limit = engine.settings.round_timeout(held.ttl());
     let until = held.until();
     let mut round = engine.round(held.command(Operation::Fence), clock::now().plus(limit).min(until));
     let (counters, reached, taken) = round.look(|a, _| (a.counters(), a.reached(), a.taken()));

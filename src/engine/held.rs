@@ -295,12 +295,12 @@ impl Held {
 
     /// Renews the lease, for the watchdog.
     pub(crate) fn renew(&self) -> Result<(), Error> {
-        self.extend_within(self.ttl(), self.engine.settings.renewal_limit(self.ttl()))
+        self.extend_within(self.ttl(), self.engine.settings.renewal_timeout(self.ttl()))
     }
 
     /// Extends the lease by one round that asks for `ttl`.
     pub(crate) fn extend(&self, ttl: Duration) -> Result<(), Error> {
-        self.extend_within(ttl, self.engine.settings.round_limit(self.ttl()))
+        self.extend_within(ttl, self.engine.settings.round_timeout(self.ttl()))
     }
 
     fn extend_within(&self, ttl: Duration, limit: Duration) -> Result<(), Error> {
@@ -520,7 +520,7 @@ impl Held {
             self.lane().attend();
             return ReleaseOutcome::AlreadyLost(self.lost_by(reason));
         }
-        let limit = self.engine.settings.round_limit(self.terms.ttl);
+        let limit = self.engine.settings.round_timeout(self.terms.ttl);
         let round = Finished::wait(self.lane(), op, start, start.plus(limit));
         let answers = round.op.round.lock();
         if answers.reached() {

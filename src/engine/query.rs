@@ -32,7 +32,7 @@ impl Held {
     /// Asks a quorum whether the lock is still ours.
     pub(crate) fn verify(&self) -> Result<(), Error> {
         self.check()?;
-        let limit = self.engine.settings.round_limit(self.terms.ttl);
+        let limit = self.engine.settings.round_timeout(self.terms.ttl);
         let mut round = self.engine.round(self.command(Operation::Verify), clock::now().plus(limit));
         let quarantine = self.engine.settings.quarantine;
         let (reached, against) = round.look(|a, _| (a.reached(), a.against(quarantine)));
@@ -66,7 +66,7 @@ impl Engine {
 
     /// Asks all masters; waits for each that is not known to be down.
     pub(crate) fn ask_all(&self, keys: Arc<Keys>, operation: Operation) -> Result<Finished, Error> {
-        let limit = self.settings.master_limit(self.settings.ttl);
+        let limit = self.settings.master_timeout(self.settings.ttl);
         self.ask_all_as(keys, operation, entropy::bits(), limit)
     }
 
@@ -89,7 +89,7 @@ impl Engine {
         let mut init = Init::new(self.settings.deployment.block(), clock::now());
         let (mut step, mut tally) = (Step::Look, None);
         // It is rare, and a master that is given up too early fails all of it.
-        let limit = self.settings.master_limit(self.settings.ttl).max(Duration::from_secs(2));
+        let limit = self.settings.master_timeout(self.settings.ttl).max(Duration::from_secs(2));
         loop {
             let (operation, nonce) = match (step, tally) {
                 (Step::Look, _) => (Operation::Blank { mark: false }, 0),
@@ -135,7 +135,7 @@ impl Engine {
         let owner = Arc::new(Owner::new(Token::from_bytes(token), &terms.label, clock::wall_us() / 1_000));
         let operation = Operation::Adopt { from, px_ms: terms.px_ms(terms.ttl) };
         let command = Command { keys: keys.clone(), owner: owner.clone(), operation, nonce };
-        let deadline = clock::now().plus(self.settings.round_limit(terms.ttl)).min(until_old);
+        let deadline = clock::now().plus(self.settings.round_timeout(terms.ttl)).min(until_old);
         let mut round = self.round(command, deadline);
         let attempt = Attempt::adopting(round.start, terms.ttl, self.settings.drift, until_old);
         let (judgement, undone) = round.look(|answers, end| {

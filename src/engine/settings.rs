@@ -17,10 +17,10 @@ pub(crate) struct Settings {
     pub(crate) max_lease: Duration,
     pub(crate) drift: Drift,
     pub(crate) ttl: Duration,
-    pub(crate) master_limit: Option<Duration>,
-    pub(crate) round_limit: Option<Duration>,
-    pub(crate) connection_limit: Duration,
-    pub(crate) connect_limit: Duration,
+    pub(crate) master_timeout: Option<Duration>,
+    pub(crate) round_timeout: Option<Duration>,
+    pub(crate) hang_timeout: Duration,
+    pub(crate) connect_timeout: Duration,
     pub(crate) outage_patience: Duration,
     pub(crate) lanes: usize,
     pub(crate) pool_size: u32,
@@ -33,18 +33,18 @@ pub(crate) struct Settings {
 
 impl Settings {
     /// How long one master may take to answer a round of a lock with this ttl.
-    pub(crate) fn master_limit(&self, ttl: Duration) -> Duration {
-        validity::master_limit(ttl, self.master_limit)
+    pub(crate) fn master_timeout(&self, ttl: Duration) -> Duration {
+        validity::master_timeout(ttl, self.master_timeout)
     }
 
     /// How long a round of a lock with this ttl is waited for.
-    pub(crate) fn round_limit(&self, ttl: Duration) -> Duration {
-        validity::round_limit(ttl, self.round_limit, self.master_limit)
+    pub(crate) fn round_timeout(&self, ttl: Duration) -> Duration {
+        validity::round_timeout(ttl, self.round_timeout, self.master_timeout)
     }
 
     /// How long the watchdog waits for a renewal of a lock with this ttl.
-    pub(crate) fn renewal_limit(&self, ttl: Duration) -> Duration {
-        validity::renewal_limit(ttl, self.round_limit)
+    pub(crate) fn renewal_timeout(&self, ttl: Duration) -> Duration {
+        validity::renewal_timeout(ttl, self.round_timeout)
     }
 }
 

@@ -107,7 +107,7 @@ fn renew(engine: &Engine, lane: &Lane, due: &[&Arc<Held>]) {
     }
     lane.flush();
     for (op, start, begun) in under_way {
-        let limit = begun.iter().map(|(held, _)| engine.settings.renewal_limit(held.ttl())).min();
+        let limit = begun.iter().map(|(held, _)| engine.settings.renewal_timeout(held.ttl())).min();
         let earliest = begun.iter().map(|(held, _)| held.until()).filter(|until| *until > Mono::ZERO).min();
         let deadline = start.plus(limit.unwrap_or_default()).min(earliest.unwrap_or(Mono::NEVER));
         let mut round = Finished::wait(lane, op, start, deadline);

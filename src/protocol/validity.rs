@@ -64,20 +64,20 @@ pub fn longest_for(ttl: Duration, drift: Drift) -> Duration {
 }
 
 /// How long one master may take to answer a round of a lock with this ttl, unless it was `set`.
-pub fn master_limit(ttl: Duration, set: Option<Duration>) -> Duration {
+pub fn master_timeout(ttl: Duration, set: Option<Duration>) -> Duration {
     set.unwrap_or_else(|| (ttl / 50).clamp(Duration::from_millis(50), Duration::from_millis(500)))
 }
 
 /// How long the watchdog waits for a renewal of a lock with this ttl, unless it was `set`: a sixth of the ttl, which leaves time
 /// for two more tries. Longer than a caller waits: while the answers of living masters are only late, because the processors
 /// are busy, another try would be late too.
-pub fn renewal_limit(ttl: Duration, set: Option<Duration>) -> Duration {
+pub fn renewal_timeout(ttl: Duration, set: Option<Duration>) -> Duration {
     set.unwrap_or_else(|| (ttl / 6).max(Duration::from_millis(50).min(ttl / 2)))
 }
 
 /// How long a round of a lock with this ttl is waited for, unless it was `set`: a tenth of the ttl, but leave short leases
 /// 50 ms; never longer than one master may take.
-pub fn round_limit(ttl: Duration, set: Option<Duration>, master: Option<Duration>) -> Duration {
+pub fn round_timeout(ttl: Duration, set: Option<Duration>, master: Option<Duration>) -> Duration {
     let whole = set.unwrap_or_else(|| (ttl / 10).max(Duration::from_millis(50).min(ttl / 2)));
-    whole.min(master_limit(ttl, master))
+    whole.min(master_timeout(ttl, master))
 }

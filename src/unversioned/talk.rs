@@ -100,8 +100,8 @@ impl Talk {
 
     /// Writes rounds, new or sent again, in this order; the bytes, and those that are decided because nobody waits for this
     /// master.
-    pub fn write(&mut self, jobs: &[(Request, bool)], now: Mono, master_limit: Duration) -> (Vec<u8>, Vec<Request>) {
-        let awaited = treat(Link::Up(self.said.oldest()), now, master_limit) == Treatment::Ask;
+    pub fn write(&mut self, jobs: &[(Request, bool)], now: Mono, master_timeout: Duration) -> (Vec<u8>, Vec<Request>) {
+        let awaited = treat(Link::Up(self.said.oldest()), now, master_timeout) == Treatment::Ask;
         let Talk { index, identity, encoder, said, outgoing, .. } = self;
         let settled = said.settled.clone();
         let (scripts_only, bound) = (said.scripts_only(), said.bound);
@@ -137,8 +137,8 @@ impl Talk {
     }
 
     /// Whether the connection is to be closed, because it owes an answer for longer than its limit.
-    pub fn is_overdue(&self, now: Mono, connection_limit: Duration) -> bool {
-        give_up(self.said.oldest(), now, connection_limit)
+    pub fn is_overdue(&self, now: Mono, hang_timeout: Duration) -> bool {
+        give_up(self.said.oldest(), now, hang_timeout)
     }
 
     /// Whether an answer is owed.

@@ -59,9 +59,9 @@ pub(crate) struct LaneConfig {
     pub(crate) deployment: Deployment,
     pub(crate) quarantine: bool,
     /// After this time without an answer a master is hung, and nobody waits for it.
-    pub(crate) master_limit: Duration,
+    pub(crate) master_timeout: Duration,
     /// After this time without an answer its connection is closed.
-    pub(crate) connection_limit: Duration,
+    pub(crate) hang_timeout: Duration,
 }
 
 enum Job {
@@ -222,7 +222,7 @@ impl Lane {
             if out.conn_id != conn.id() {
                 out.restart(conn.id());
             }
-            let awaited = treat(outlook.condition, read_up_to, self.config.master_limit) == Treatment::Ask;
+            let awaited = treat(outlook.condition, read_up_to, self.config.master_timeout) == Treatment::Ask;
             if !awaited && !link.hung.load(Ordering::Relaxed) {
                 link.hung.store(true, Ordering::Release);
             }

@@ -180,7 +180,7 @@ pub(crate) struct Connector {
     pub(crate) address: Address,
     pub(crate) labels: Arc<Vec<String>>,
     pub(crate) registry: Arc<Registry>,
-    pub(crate) connect_limit: Duration,
+    pub(crate) connect_timeout: Duration,
     /// The key of the generation, and the deployment that a generation there must have.
     pub(crate) generation: String,
     pub(crate) block: String,
@@ -194,7 +194,7 @@ pub(crate) struct Connector {
 impl Connector {
     /// A connection to a server that is fit for locks, within the connect limit; looking up the host's name can take longer.
     pub(crate) fn connect(&self) -> Result<Conn, ConnectError> {
-        let deadline = clock::now().plus(self.connect_limit);
+        let deadline = clock::now().plus(self.connect_timeout);
         let io = |e: io::Error| ConnectError::Io(describe(&e));
         let stream = self.dial(deadline).map_err(io)?;
         let server = greet(self, &stream, deadline)?;

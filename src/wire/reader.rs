@@ -128,7 +128,7 @@ impl Lane {
         // while this thread does not run.
         self.read_up_to.store(before.nanos(), Ordering::Release);
         if before >= reader.next_check {
-            reader.next_check = before.plus(self.config.connection_limit / 8);
+            reader.next_check = before.plus(self.config.hang_timeout / 8);
             self.close_overdue(before, &mut reader.woken);
         }
         if flush {
@@ -144,7 +144,7 @@ impl Lane {
         let i = reader.sources[k].master;
         let link = &self.links[i];
         if link.hung.load(Ordering::Relaxed)
-            && treat(link.outlook().condition, now, self.config.master_limit) == Treatment::Ask
+            && treat(link.outlook().condition, now, self.config.master_timeout) == Treatment::Ask
         {
             link.hung.store(false, Ordering::Release);
             self.hooks.recovered(i);
@@ -192,7 +192,7 @@ impl Lane {
     /// Closes connections that owed an answer for longer than their own limit at `now`, up to which all have been read.
     fn close_overdue(&self, now: Mono, woken: &mut Woken) {
         for (i, link) in self.links.iter().enumerate() {
-            if give_up(link.oldest(), now, self.config.connection_limit)
+            if give_up(link.oldest(), now, self.config.hang_timeout)
                 && let Some(conn) = link.conn()
             {
                 #[cfg(redleash_planted)]

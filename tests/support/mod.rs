@@ -48,10 +48,10 @@ pub fn skip(why: &str) {
 pub fn builder<U: Into<String>>(urls: impl IntoIterator<Item = U>) -> ClientBuilder {
     Client::builder()
         .nodes(urls)
-        .connect_limit(secs(2))
-        .master_limit(secs(1))
-        .round_limit(secs(1))
-        .connection_limit(secs(2))
+        .connect_timeout(secs(2))
+        .master_timeout(secs(1))
+        .round_timeout(secs(1))
+        .hang_timeout(secs(2))
 }
 
 /// A client of masters that are settled already.

@@ -63,7 +63,7 @@ pub fn bench_with(n: usize, args: &[&str]) -> Option<Bench> {
         return None;
     }
     let masters = Cluster::start_with(n, args).unwrap();
-    let client = Client::builder().nodes(masters.urls()).connect_limit(ms(2000)).build().unwrap();
+    let client = Client::builder().nodes(masters.urls()).connect_timeout(ms(2000)).build().unwrap();
     client.init().unwrap();
     Some(Bench { masters, client, scratch: Scratch::new().unwrap() })
 }

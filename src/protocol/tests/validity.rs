@@ -1,5 +1,7 @@
 use super::super::time::{Mono, millis_up, nanos};
-use super::super::validity::{Drift, SLACK, longest_for, master_limit, renewal_limit, round_limit, ttl_for, until};
+use super::super::validity::{
+    Drift, SLACK, longest_for, master_timeout, renewal_timeout, round_timeout, ttl_for, until,
+};
 use super::{Seeded, at, ms};
 use std::time::Duration;
 
@@ -110,23 +112,23 @@ fn milliseconds_are_rounded_up_as_a_key_must_not_live_shorter_than_asked() {
 fn how_long_a_master_and_a_round_may_take() {
     for (ttl, master, round) in [(60, 50, 30), (300, 50, 50), (2_500, 50, 50), (10_000, 200, 200), (60_000, 500, 500)] {
         assert_eq!(
-            (master_limit(ms(ttl), None), round_limit(ms(ttl), None, None)),
+            (master_timeout(ms(ttl), None), round_timeout(ms(ttl), None, None)),
             (ms(master), ms(round)),
             "{ttl} ms"
         );
     }
     // With a patient master: a tenth of the ttl, 50 ms at least, but no more than half of it.
     for (ttl, round) in [(60, 30), (300, 50), (800, 80), (10_000, 1_000)] {
-        assert_eq!(round_limit(ms(ttl), None, Some(ms(9_000))), ms(round), "{ttl} ms");
+        assert_eq!(round_timeout(ms(ttl), None, Some(ms(9_000))), ms(round), "{ttl} ms");
     }
     for (ttl, renewal) in [(60, 30), (300, 50), (3_000, 500), (30_000, 5_000)] {
-        assert_eq!(renewal_limit(ms(ttl), None), ms(renewal), "{ttl} ms");
-        assert!(renewal_limit(ms(ttl), None) >= round_limit(ms(ttl), None, None), "{ttl} ms");
+        assert_eq!(renewal_timeout(ms(ttl), None), ms(renewal), "{ttl} ms");
+        assert!(renewal_timeout(ms(ttl), None) >= round_timeout(ms(ttl), None, None), "{ttl} ms");
     }
-    assert_eq!(renewal_limit(ms(3_000), Some(ms(70))), ms(70));
-    assert_eq!(master_limit(ms(10_000), Some(ms(7))), ms(7));
-    assert_eq!(round_limit(ms(10_000), Some(ms(70)), None), ms(70));
-    assert_eq!(round_limit(ms(10_000), Some(ms(700)), None), ms(200), "never longer than one master may take");
+    assert_eq!(renewal_timeout(ms(3_000), Some(ms(70))), ms(70));
+    assert_eq!(master_timeout(ms(10_000), Some(ms(7))), ms(7));
+    assert_eq!(round_timeout(ms(10_000), Some(ms(70)), None), ms(70));
+    assert_eq!(round_timeout(ms(10_000), Some(ms(700)), None), ms(200), "never longer than one master may take");
 }
 
 /// Wanted times from the shortest to beyond what nanoseconds hold.

@@ -53,8 +53,8 @@ pub fn client(options: &Options, nodes: &[String]) -> Result<Client, Error> {
         .max_lease(Duration::from_millis(options.max_lease))
         .fault_margin(options.margin)
         .quarantine(!options.no_quarantine)
-        .master_limit(Duration::from_millis(150))
-        .round_limit(Duration::from_millis(200))
+        .master_timeout(Duration::from_millis(150))
+        .round_timeout(Duration::from_millis(200))
         .outage_patience(Duration::from_secs(2))
         .retry(Retry::Backoff {
             min: Duration::from_millis(3),

@@ -18,7 +18,7 @@ pub fn failed(error: Error) -> io::Error {
 
 /// A client that waits for its masters at the beginning, however busy the machine is.
 pub fn builder(urls: impl IntoIterator<Item = String>) -> ClientBuilder {
-    Client::builder().nodes(urls).connect_limit(Duration::from_secs(5))
+    Client::builder().nodes(urls).connect_timeout(Duration::from_secs(5))
 }
 
 /// Makes the masters new, and settles them.

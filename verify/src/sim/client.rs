@@ -10,7 +10,7 @@ use redleash::protocol::health::{STEADY, reconnect_pause};
 use redleash::protocol::init::{Init, Step};
 use redleash::protocol::lease::Extension;
 use redleash::protocol::reap::next_attempt;
-use redleash::protocol::validity::{master_limit, round_limit};
+use redleash::protocol::validity::{master_timeout, round_timeout};
 use redleash::protocol::{Answer, Attempt, Cause, Command, Lease, Mono, Operation, Owner};
 use redleash::unversioned::{Heard, Request, Talk};
 use std::sync::Arc;
@@ -231,8 +231,8 @@ impl World<'_> {
     }
 
     /// How long a round of this ttl is waited for.
-    pub(crate) fn round_limit(&self, ttl: Duration) -> Duration {
-        round_limit(ttl, None, None)
+    pub(crate) fn round_timeout(&self, ttl: Duration) -> Duration {
+        round_timeout(ttl, None, None)
     }
 
     /// Queues a round, and has a thread wait for it until the deadline.
@@ -256,7 +256,7 @@ impl World<'_> {
     pub(crate) fn flush(&mut self, c: usize) {
         let batch = std::mem::take(&mut self.clients[c].inbox);
         let now = self.mono(c);
-        let limit = master_limit(self.plan.ttl, None);
+        let limit = master_timeout(self.plan.ttl, None);
         for i in 0..self.plan.quorum.masters() {
             let jobs: Vec<(Request, bool)> = batch
                 .iter()
@@ -279,7 +279,7 @@ impl World<'_> {
             }
             if !bytes.is_empty() {
                 self.send(conn, bytes);
-                let overdue = self.when(c, now.plus(self.plan.connection_limit)) + MS;
+                let overdue = self.when(c, now.plus(self.plan.hang_timeout)) + MS;
                 self.at(overdue, Event::Overdue(c, i, conn));
             }
         }
@@ -394,7 +394,7 @@ impl World<'_> {
     pub(crate) fn overdue(&mut self, c: usize, i: usize, conn: usize) {
         let now = self.mono(c);
         let client = &self.clients[c];
-        if client.conns[i] == Some(conn) && client.talks[i].is_overdue(now, self.plan.connection_limit) {
+        if client.conns[i] == Some(conn) && client.talks[i].is_overdue(now, self.plan.hang_timeout) {
             self.disconnect(conn, true);
         }
     }

@@ -5,7 +5,7 @@ use super::world::{Event, World};
 use redleash::protocol::command::Renewal;
 use redleash::protocol::fence::{Settling, settle};
 use redleash::protocol::lease::{Extended, Extension};
-use redleash::protocol::validity::renewal_limit;
+use redleash::protocol::validity::renewal_timeout;
 use redleash::protocol::{Command, LeaseState, LossReason, Mono, Operation, Round};
 use redleash::unversioned::Request;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ impl World<'_> {
             return self.carry_on(c, worker);
         };
         held.extending = true;
-        let limit = if worker.is_some() { self.round_limit(terms.ttl) } else { renewal_limit(terms.ttl, None) };
+        let limit = if worker.is_some() { self.round_timeout(terms.ttl) } else { renewal_timeout(terms.ttl, None) };
         let deadline = start.plus(limit).min(self.holds[hold].lease.until());
         let secret = self.holds[hold].owner.secret_hex().to_string();
         self.checks.life(&secret, px_ms);
@@ -74,7 +74,8 @@ impl World<'_> {
         if begun.len() > 1 {
             self.checks.count("renewals of several leases at once");
         }
-        let limit = begun.iter().map(|(h, _)| renewal_limit(self.holds[*h].terms.ttl, None)).min().unwrap_or_default();
+        let limit =
+            begun.iter().map(|(h, _)| renewal_timeout(self.holds[*h].terms.ttl, None)).min().unwrap_or_default();
         let earliest = begun.iter().map(|(h, _)| self.holds[*h].lease.until()).min().unwrap_or(Mono::NEVER);
         let command = self.command(first, Operation::extend_many(leases, self.plan.quarantine));
         let request = self.round_of(command);
@@ -157,7 +158,7 @@ impl World<'_> {
         let until = self.holds[hold].lease.until();
         let command = self.command(hold, Operation::Fence);
         let request = self.round_of(command);
-        let deadline = asked.plus(self.round_limit(self.holds[hold].terms.ttl)).min(until);
+        let deadline = asked.plus(self.round_timeout(self.holds[hold].terms.ttl)).min(until);
         self.clients[c].workers[w].busy_now();
         self.ask(c, request, deadline, Then::Fence { worker: w, hold, until });
     }
@@ -180,7 +181,7 @@ impl World<'_> {
         match settle(self.plan.quorum, &counters, now, until) {
             Settling::WriteBack(token) => {
                 self.checks.count("tokens written back");
-                let limit = self.round_limit(self.holds[hold].terms.ttl);
+                let limit = self.round_timeout(self.holds[hold].terms.ttl);
                 let command = self.command(hold, Operation::WriteBack(token));
                 let request = self.round_of(command);
                 self.ask(c, request, now.plus(limit).min(until), Then::FenceBack { worker: w, hold, token, until });

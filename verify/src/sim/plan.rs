@@ -131,7 +131,7 @@ pub(crate) struct Plan {
     /// How far wall clocks of masters are off, in microseconds.
     pub(crate) server_offset: u64,
     /// The connection limit.
-    pub(crate) connection_limit: Duration,
+    pub(crate) hang_timeout: Duration,
     /// A client with a shorter longest lease, if there is one.
     pub(crate) misfit: Option<usize>,
     /// The faults and when they happen.
@@ -216,7 +216,7 @@ impl Plan {
             late: rng.pick(&[0, 0, 3, 15]),
             client_offset: 0,
             server_offset: 0,
-            connection_limit: ms(rng.pick(&[1_000, 1_000, 200, 60])),
+            hang_timeout: ms(rng.pick(&[1_000, 1_000, 200, 60])),
             misfit: None,
             faults: Vec::new(),
             liar: rng.below(n as u64) as usize,
@@ -264,7 +264,7 @@ impl Plan {
         (self.slow, self.late) = (0, 0);
         self.latency = rng.pick(&[(20_000, 80_000), (100_000, MS), (MS, 3 * MS)]);
         self.crowd(rng);
-        self.connection_limit = Duration::from_millis(60);
+        self.hang_timeout = Duration::from_millis(60);
         self.fenced = rng.pick(&[(60, 100), (60, 100), (0, 100)]);
         self.ambushes = true;
     }

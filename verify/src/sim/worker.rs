@@ -232,7 +232,7 @@ impl World<'_> {
         let now = self.mono(c);
         let (paused, late) = (self.clients[c].paused_until, self.plan.late);
         let worker = &self.clients[c].workers[w];
-        let round = self.round_limit(worker.terms.ttl) + Duration::from_millis(2);
+        let round = self.round_timeout(worker.terms.ttl) + Duration::from_millis(2);
         let limit = match worker.wait {
             Some(Wait::Until(at)) => at.plus(round * 2),
             // The question by plain commands, the one by the script, a write-back; and what is asked again, with its pauses.
@@ -270,7 +270,7 @@ impl World<'_> {
         self.checks.life(owner.secret_hex(), terms.px_ms(terms.ttl));
         let start = self.mono(c);
         let attempt = Attempt::acquiring(start, terms.ttl, self.plan.drift);
-        let deadline = start.plus(self.round_limit(terms.ttl)).min(limit);
+        let deadline = start.plus(self.round_timeout(terms.ttl)).min(limit);
         let request = self.round_of(command);
         self.ask(c, request, deadline, Then::Attempt { worker: w, attempt, owner, full });
     }
@@ -357,7 +357,7 @@ impl World<'_> {
                         return self.crash(c);
                     }
                     let command = self.command(hold, Operation::WriteBack(token));
-                    let deadline = end.plus(self.round_limit(terms.ttl)).min(attempt.until());
+                    let deadline = end.plus(self.round_timeout(terms.ttl)).min(attempt.until());
                     let request = self.round_of(command);
                     let until = attempt.until();
                     return self.ask(c, request, deadline, Then::FoldedBack { worker: w, hold, token, until });
@@ -476,7 +476,7 @@ impl World<'_> {
                 self.worker(c, w).busy = true;
                 let command = self.command(hold, Operation::Verify);
                 let request = self.round_of(command);
-                let deadline = now.plus(self.round_limit(self.holds[hold].terms.ttl));
+                let deadline = now.plus(self.round_timeout(self.holds[hold].terms.ttl));
                 self.ask(c, request, deadline, Then::Verify { worker: w, hold });
             }
             Action::Retry | Action::Adopt(_) => self.go_on(c, w, 0),
@@ -498,7 +498,7 @@ impl World<'_> {
         let before = held.lease.release(now);
         held.over = true;
         let lost = matches!(before, LeaseState::Lost(_));
-        let limit = now.plus(self.round_limit(self.holds[hold].terms.ttl));
+        let limit = now.plus(self.round_timeout(self.holds[hold].terms.ttl));
         let tell =
             self.rng.pick(&[None, Some(Tell { waiter: 7, at_once: true }), Some(Tell { waiter: 8, at_once: false })]);
         let command = self.command(hold, Operation::Release { keep: Duration::ZERO, tell });
@@ -555,7 +555,7 @@ impl World<'_> {
         self.checks.life(owner.secret_hex(), px_ms);
         let start = self.mono(c);
         let attempt = Attempt::adopting(start, handle.terms.ttl, self.plan.drift, handle.until);
-        let deadline = start.plus(self.round_limit(handle.terms.ttl)).min(handle.until);
+        let deadline = start.plus(self.round_timeout(handle.terms.ttl)).min(handle.until);
         let worker = self.worker(c, w);
         (worker.name, worker.terms, worker.busy) = (handle.name, handle.terms, true);
         worker.wait = None;
