@@ -3,7 +3,7 @@
 use redleash::{
     Client, ClientBuilder, CloseReport, ConfigError, DetachedLease, Error, Guarantees, InitReport, Lease, LeaseState,
     Lock, LockGuard, LossReason, Lost, MasterAnswer, MasterReport, MasterStatus, Options, ReentrantGuard,
-    ReentrantLock, Release, Retry, Revoked, Status, Tally,
+    ReentrantLock, ReleaseOutcome, Retry, Revoked, Status, Tally,
 };
 use std::fmt::{Debug, Display};
 
@@ -33,7 +33,7 @@ const _: () = {
     value::<Lost>();
     value::<LossReason>();
     value::<LeaseState>();
-    value::<Release>();
+    value::<ReleaseOutcome>();
     value::<Revoked>();
     value::<Guarantees>();
     value::<InitReport>();

@@ -193,7 +193,7 @@ impl fmt::Display for Lost {
 /// What an explicit release came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "a release can find that the lock was lost, or stay unconfirmed"]
-pub enum Release {
+pub enum ReleaseOutcome {
     /// A quorum of masters confirmed it: the lock was held to the end, and is free.
     Released,
     /// The lock had been lost before.
