@@ -56,7 +56,7 @@ fn the_third_stays_well(step: impl Fn(&LockGuard) -> Error) {
     let mut hung = 0;
     for _ in 0..STEPS {
         let error = step(&guard);
-        let said = error.tally().expect("no quorum").masters[2].said.to_string();
+        let said = error.tally().expect("no quorum").masters[2].answer.to_string();
         hung += usize::from(said.contains("hung"));
         support::let_pass(ms(300)); // longer than a master's limit
     }
