@@ -11,8 +11,8 @@
 #[path = "../verify/src/servers.rs"]
 mod servers;
 
-use redleash::protocol::{Answer, Keys, Mono, Namespace, Owner, Quorum, Round, Rule, Token};
 use redleash::{Client, unversioned};
+use redleash_protocol::{Answer, Keys, Mono, Namespace, Owner, Quorum, Round, Rule, Token};
 use servers::Cluster;
 use std::hint::black_box;
 use std::sync::Arc;

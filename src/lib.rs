@@ -59,9 +59,6 @@ mod guarantees;
 mod guard;
 mod lock;
 mod options;
-mod planted;
-#[doc(hidden)]
-pub mod protocol;
 mod reentrant;
 mod stats;
 mod status;
@@ -69,6 +66,8 @@ mod sys;
 #[doc(hidden)]
 pub mod unversioned;
 mod wire;
+
+pub(crate) use redleash_protocol as protocol;
 
 pub use client::{Client, ClientBuilder, CloseReport, InitReport, WatchdogMode};
 pub use crossbeam_channel;
@@ -78,7 +77,8 @@ pub use guarantees::Guarantees;
 pub use guard::LockGuard;
 pub use lock::Lock;
 pub use options::{Lease, MIN_TTL, Options, Retry};
-pub use protocol::{LeaseState, LossReason};
+#[doc(inline)]
+pub use redleash_protocol::{LeaseState, LossReason};
 pub use reentrant::{ReentrantGuard, ReentrantLock};
 pub use stats::Stats;
 pub use status::{MasterStatus, Revoked, Status};

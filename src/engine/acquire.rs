@@ -8,7 +8,6 @@ use super::queue::{Entered, Place};
 use super::rounds::Finished;
 use super::settings::Terms;
 use super::waiting::{Patience, Paused, Waiting};
-use crate::planted;
 use crate::protocol::acquire::Plan;
 use crate::protocol::command::Word;
 use crate::protocol::{Acquire, Attempt, Command, End, Judgement, Keys, Mono, Operation, Owner, Step, Wait};
@@ -220,10 +219,7 @@ pub(crate) fn take_back(engine: &Engine, attempt: &Op, targets: u32) {
     if targets != 0 {
         let command =
             Command { operation: Operation::Release { keep: Duration::ZERO, tell: None }, ..attempt.command.clone() };
-        let mut lane = engine.lane(&command.keys);
-        if planted::on("undo_elsewhere") {
-            lane = &engine.lanes[(lane.config.index + 1) % engine.lanes.len()];
-        }
+        let lane = engine.lane(&command.keys);
         lane.post(Arc::new(Op::new(command, engine.settings.quorum, targets, false)));
     }
 }

@@ -44,7 +44,7 @@ impl Caretakers {
                 if !survives(|| lane.take_care()) {
                     journal::error!("a caretaker panicked; it goes on");
                 }
-                lane.attended.store(crate::planted::on("caretaker_lost"), Ordering::Release);
+                lane.attended.store(false, Ordering::Release);
                 if lane.is_owed() {
                     lane.attend();
                 }

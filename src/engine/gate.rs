@@ -1,7 +1,6 @@
 //! What the gate of a lease protects.
 
 use super::timer::Key;
-use crate::planted;
 use crate::protocol::Mono;
 use crate::protocol::handover::Handover;
 use crate::protocol::lease::{self, Lease, LeaseState};
@@ -33,9 +32,7 @@ impl Gate {
 
     /// Ends the lease on our side; the state it was in. Nothing of an extension is sent again from here on.
     pub(super) fn release(&mut self, now: Mono) -> LeaseState {
-        if let Some(op) = self.extension.take()
-            && !planted::on("renewal_sent_behind_release")
-        {
+        if let Some(op) = self.extension.take() {
             op.close();
         }
         self.lease.release(now)

@@ -9,7 +9,6 @@ use super::rounds::Finished;
 use super::settings::Terms;
 use super::signal::{Callback, Signal};
 use super::watchdog::Seat;
-use crate::planted;
 use crate::protocol::command::Tell;
 use crate::protocol::handover::Handover;
 use crate::protocol::lease::{Extended, LeaseState};
@@ -193,7 +192,7 @@ impl Held {
         if !released && !logged {
             journal::error!("{lost}");
         }
-        if released || planted::on("loss_not_told") {
+        if released {
             return;
         }
         for callback in self.signal().fire(&lost) {
@@ -317,13 +316,8 @@ impl Held {
             gate.extends(ttl);
             let extension = gate.lease.begin_extension(start, ttl);
             if extension.is_some() {
-                if planted::on("renewal_outside_gate") {
-                    drop(gate);
-                    lane.enqueue(op.clone());
-                } else {
-                    lane.enqueue(op.clone());
-                    gate.extension = Some(op.clone());
-                }
+                lane.enqueue(op.clone());
+                gate.extension = Some(op.clone());
             }
             extension
         };

@@ -3,7 +3,6 @@
 use super::held::Held;
 use super::settings::Terms;
 use super::waiting::Patience;
-use crate::planted;
 use crate::protocol::command::Tell;
 use crate::protocol::handover::{MEMORY, courtesy, is_turn_over, steps_back};
 use crate::protocol::wakeup::LATE;
@@ -289,7 +288,7 @@ impl InLine<'_> {
     fn leave(&mut self) -> Option<Grant> {
         let waiter = self.waiter.take()?;
         let mut shard = self.queues.shard(self.name).lock();
-        let grant = waiter.grant.lock().take().filter(|_| !planted::on("grant_forgotten"));
+        let grant = waiter.grant.lock().take();
         if grant.is_none()
             && let Some(line) = shard.lines.get_mut(self.name)
         {
@@ -351,7 +350,7 @@ impl Place {
             line.released = now;
             let (Some(said), Some(since)) = (line.others, line.since) else { return };
             let unheard = !heard || !line.waiters.is_empty();
-            let steps = steps_back(now.since(since), now.since(said)) && !planted::on("never_steps_back");
+            let steps = steps_back(now.since(since), now.since(said));
             if unheard && steps {
                 line.yield_until = line.yield_until.max(now.plus(courtesy(line.round_trip)));
             }

@@ -1,6 +1,5 @@
 //! The only readers of the system's clocks.
 
-use crate::planted;
 use crate::protocol::time::Mono;
 use rustix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -15,7 +14,7 @@ const CLOCK: ClockId = ClockId::Monotonic;
 
 /// Now, on the clock that leases are measured by.
 pub(crate) fn now() -> Mono {
-    let t = clock_gettime(if planted::on("wall_clock") { ClockId::Realtime } else { CLOCK });
+    let t = clock_gettime(CLOCK);
     Mono::from_nanos((t.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(t.tv_nsec as u64))
 }
 

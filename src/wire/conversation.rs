@@ -3,7 +3,6 @@
 use super::decode::{self, Cache, Decoded, Written};
 use super::encode::{Encoder, Peer};
 use super::op::Op;
-use crate::planted;
 use crate::protocol::command::{Form, form};
 use crate::protocol::{Answer, Cause, Mono};
 use redis::Value;
@@ -71,9 +70,7 @@ impl Conversation {
     /// The connection is given up: its unanswered requests. The next connection inherits nothing, least of all the
     /// generation: that one is settled on the next server process is not known.
     pub(crate) fn end(&mut self) -> VecDeque<Entry> {
-        if !planted::on("generation_inherited") {
-            self.settled = None;
-        }
+        self.settled = None;
         (self.restricted, self.foreign, self.bound) = (false, false, false);
         std::mem::take(&mut self.fifo)
     }
@@ -104,7 +101,7 @@ impl Conversation {
             || matches!(expect, Expect::Pair { .. }) && decode::has_generation(value);
         match cache {
             Cache::Keep => {}
-            Cache::Settle(_) if self.watched && !planted::on("history_not_watched") => {}
+            Cache::Settle(_) if self.watched => {}
             Cache::Drop => self.settled = None,
             Cache::Settle(generation) => (self.settled, self.foreign) = (Some(generation), false),
             Cache::Absent => (self.settled, self.foreign) = (None, false),

@@ -98,12 +98,6 @@ impl Link {
         Some(unanswered)
     }
 
-    /// Forgets the oldest request, as a connection must not: its late reply would answer the next one.
-    #[cfg(redleash_planted)]
-    pub(crate) fn skip_oldest(&self) {
-        self.inner.lock().said.fifo.pop_front();
-    }
-
     /// Matches a reply of connection `conn_id` with the oldest unanswered request.
     pub(crate) fn reply(&self, i: usize, conn_id: u64, value: &Value) -> Replied {
         let mut inner = self.inner.lock();

@@ -7,7 +7,6 @@ use super::op::Op;
 use super::poll::poll;
 use super::reply::{READ, Replies, Stop};
 use super::seat::Awaited;
-use crate::planted;
 use crate::protocol::health::{Treatment, give_up, treat};
 use crate::protocol::{Cause, Mono};
 use crate::sys::clock;
@@ -165,14 +164,14 @@ impl Lane {
                         Replied::Answer(op, answer) => {
                             end = answer.ends_the_connection().cloned();
                             woken.threads.extend(self.deliver(i, &op, answer, now, mine));
-                            end.is_none() || planted::on("used_after_nonsense")
+                            end.is_none()
                         }
                         Replied::NoScript(op) => {
                             self.resend(op, i);
                             resend = true;
                             true
                         }
-                        Replied::Unasked => planted::on("used_after_nonsense"),
+                        Replied::Unasked => false,
                     });
                     match stop {
                         Stop::Hungry if n < buffer.len() => return resend,
@@ -195,11 +194,6 @@ impl Lane {
             if give_up(link.oldest(), now, self.config.hang_timeout)
                 && let Some(conn) = link.conn()
             {
-                #[cfg(redleash_planted)]
-                if planted::on("late_reply_skipped") {
-                    link.skip_oldest();
-                    continue;
-                }
                 self.fail(i, conn.id(), Cause::Hung, woken);
             }
         }

@@ -1,6 +1,5 @@
 //! The Lua scripts, their digests, and how many keys each takes.
 
-use crate::planted;
 use crate::protocol::Operation;
 use std::sync::LazyLock;
 
@@ -14,7 +13,6 @@ pub(crate) struct Script {
 
 impl Script {
     fn new(text: &'static str) -> Script {
-        let text = planted::script(text);
         Script { text, sha: redis::Script::new(text).get_hash().to_string() }
     }
 }

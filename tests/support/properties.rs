@@ -1,13 +1,13 @@
 //! What holds for every input from outside, as functions that panic where it does not: the property tests of every run and
 //! the longer runs of `fuzz/` share them.
 
-use redleash::protocol::command::Tell;
-use redleash::protocol::generation::{Deployment, Generation, IDENTITY, nonce as ends, valid_cluster};
-use redleash::protocol::layout::{MAX_NAME, MAX_NAMESPACE, Namespace};
-use redleash::protocol::owner::{Holder, Owner, Token};
-use redleash::protocol::{Answer, Drift, Operation, Quorum};
 use redleash::unversioned::{Replies, Reply, check_url};
 use redleash::{Client, DetachedLease};
+use redleash_protocol::command::Tell;
+use redleash_protocol::generation::{Deployment, Generation, IDENTITY, nonce as ends, valid_cluster};
+use redleash_protocol::layout::{MAX_NAME, MAX_NAMESPACE, Namespace};
+use redleash_protocol::owner::{Holder, Owner, Token};
+use redleash_protocol::{Answer, Drift, Operation, Quorum};
 use std::sync::Arc;
 use std::time::Duration;
 

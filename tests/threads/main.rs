@@ -14,12 +14,7 @@ mod sys;
 mod wire;
 mod world;
 
-#[path = "../../src/planted.rs"]
-mod planted;
-
-mod protocol {
-    pub(crate) use redleash::protocol::*;
-}
+use redleash_protocol as protocol;
 
 mod caretaker;
 mod gate;

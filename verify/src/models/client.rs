@@ -4,8 +4,8 @@ use super::config::{Config, Fencing, Network};
 use super::rules::{Promise, Rule};
 use super::server::{asked, server_of};
 use super::state::{Client, Command, Extension, Kind, Link, MASTERS, Phase, Question, State};
-use redleash::protocol::fence::{Rank, rank};
-use redleash::protocol::quorum::Quorum;
+use redleash_protocol::fence::{Rank, rank};
+use redleash_protocol::quorum::Quorum;
 
 /// Whether client `c` may rely on its lease now.
 pub fn holds(state: &State, c: usize) -> bool {

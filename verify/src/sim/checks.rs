@@ -5,7 +5,7 @@ use super::clock::Time;
 use super::keyspace::Change;
 use super::worker::Worker;
 use super::world::World;
-use redleash::protocol::{Answer, Judgement, LeaseState, Mono};
+use redleash_protocol::{Answer, Judgement, LeaseState, Mono};
 use std::collections::BTreeMap;
 
 /// How often things happened.

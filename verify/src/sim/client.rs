@@ -5,14 +5,14 @@ use super::clock::{Clock, Time};
 use super::plan::MS;
 use super::worker::{Action, Terms, Worker};
 use super::world::{Event, World};
-use redleash::protocol::generation::{Deployment, quarantine};
-use redleash::protocol::health::{STEADY, reconnect_pause};
-use redleash::protocol::init::{Init, Step};
-use redleash::protocol::lease::Extension;
-use redleash::protocol::reap::next_attempt;
-use redleash::protocol::validity::{master_timeout, round_timeout};
-use redleash::protocol::{Answer, Attempt, Cause, Command, Lease, Mono, Operation, Owner};
 use redleash::unversioned::{Heard, Request, Talk};
+use redleash_protocol::generation::{Deployment, quarantine};
+use redleash_protocol::health::{STEADY, reconnect_pause};
+use redleash_protocol::init::{Init, Step};
+use redleash_protocol::lease::Extension;
+use redleash_protocol::reap::next_attempt;
+use redleash_protocol::validity::{master_timeout, round_timeout};
+use redleash_protocol::{Answer, Attempt, Cause, Command, Lease, Mono, Operation, Owner};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -221,7 +221,7 @@ impl World<'_> {
 
     /// A command about nobody's value.
     pub(crate) fn nobodys(&mut self, name: usize, operation: Operation) -> Command {
-        let owner = Owner::new(redleash::protocol::Token::from_bytes([0; 16]), &Arc::from(""), 0);
+        let owner = Owner::new(redleash_protocol::Token::from_bytes([0; 16]), &Arc::from(""), 0);
         Command { keys: self.keys[name].clone(), owner: Arc::new(owner), operation, nonce: self.rng.bits() }
     }
 
@@ -464,22 +464,22 @@ impl World<'_> {
         loop {
             let now = self.mono(client);
             match self.holds[hold].lease.poll(now) {
-                redleash::protocol::Todo::Wait(at) => {
+                redleash_protocol::Todo::Wait(at) => {
                     let when = self.when(client, at);
                     self.holds[hold].timer = Some(when);
                     return self.at(when, Event::Lease(hold));
                 }
-                redleash::protocol::Todo::Renew => {
+                redleash_protocol::Todo::Renew => {
                     self.checks.count("renewals");
                     let ttl = self.holds[hold].terms.ttl;
                     // The renewal under way plans the next one.
                     if self.plan.shared_watchdog { self.extend_many(hold) } else { self.extend(hold, ttl, None) }
                 }
-                redleash::protocol::Todo::Announce(_) => {
+                redleash_protocol::Todo::Announce(_) => {
                     self.holds[hold].announced = true;
                     return;
                 }
-                redleash::protocol::Todo::Nothing => return,
+                redleash_protocol::Todo::Nothing => return,
             }
         }
     }

@@ -3,8 +3,8 @@
 use super::clock::Time;
 use super::plan::{Fault, MS};
 use super::world::{Event, World};
-use redleash::protocol::Operation;
 use redleash::unversioned::Request;
+use redleash_protocol::Operation;
 
 impl Fault {
     /// Its name in reports.

@@ -2,12 +2,12 @@
 
 use super::client::Then;
 use super::world::{Event, World};
-use redleash::protocol::command::Renewal;
-use redleash::protocol::fence::{Settling, settle};
-use redleash::protocol::lease::{Extended, Extension};
-use redleash::protocol::validity::renewal_timeout;
-use redleash::protocol::{Command, LeaseState, LossReason, Mono, Operation, Round};
 use redleash::unversioned::Request;
+use redleash_protocol::command::Renewal;
+use redleash_protocol::fence::{Settling, settle};
+use redleash_protocol::lease::{Extended, Extension};
+use redleash_protocol::validity::renewal_timeout;
+use redleash_protocol::{Command, LeaseState, LossReason, Mono, Operation, Round};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -2,8 +2,8 @@
 
 use super::clock::Time;
 use super::rng::Rng;
-use redleash::protocol::retry::Backoff;
-use redleash::protocol::{Drift, Quorum};
+use redleash_protocol::retry::Backoff;
+use redleash_protocol::{Drift, Quorum};
 use std::time::Duration;
 
 /// One millisecond of true time.

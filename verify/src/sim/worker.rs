@@ -4,14 +4,14 @@ use super::client::Then;
 use super::clock::Time;
 use super::plan::MS;
 use super::world::{Event, World};
-use redleash::protocol::acquire::{PAUSE_AT_ONCE, Plan as AcquirePlan, SPLITS_AT_ONCE};
-use redleash::protocol::command::{Tell, Word};
-use redleash::protocol::retry::Backoff;
-use redleash::protocol::time::millis_up;
-use redleash::protocol::{
+use redleash::unversioned::Request;
+use redleash_protocol::acquire::{PAUSE_AT_ONCE, Plan as AcquirePlan, SPLITS_AT_ONCE};
+use redleash_protocol::command::{Tell, Word};
+use redleash_protocol::retry::Backoff;
+use redleash_protocol::time::millis_up;
+use redleash_protocol::{
     Acquire, Attempt, Command, End, Judgement, LeaseState, Mono, Operation, Owner, Step, Wait, lease,
 };
-use redleash::unversioned::Request;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -306,7 +306,7 @@ impl World<'_> {
             Then::FenceBack { worker, hold, token, until } => {
                 let reached = request.look(|r| r.reached());
                 let present = self.holds[hold].lease.until();
-                let settling = redleash::protocol::fence::written_back(token, reached, end, until, present);
+                let settling = redleash_protocol::fence::written_back(token, reached, end, until, present);
                 self.settled(c, worker, hold, settling);
             }
             Then::Verify { worker, hold } => {
@@ -346,7 +346,7 @@ impl World<'_> {
         let hold = self.hold(hold);
         self.granted(hold);
         if terms.fenced {
-            use redleash::protocol::fence::{Settling, settle};
+            use redleash_protocol::fence::{Settling, settle};
             match settle(self.plan.quorum, &counters, end, attempt.until()) {
                 Settling::Token(token) => self.fence_known(hold, token),
                 Settling::WriteBack(token) => {
@@ -380,7 +380,7 @@ impl World<'_> {
     }
 
     fn folded_back(&mut self, c: usize, w: usize, request: &Request, hold: usize, token: u64, until: Mono) {
-        use redleash::protocol::fence::{Settling, written_back};
+        use redleash_protocol::fence::{Settling, written_back};
         let reached = request.look(|r| r.reached());
         match written_back(token, reached, self.mono(c), until, self.holds[hold].lease.until()) {
             Settling::Token(token) => {
@@ -547,7 +547,7 @@ impl World<'_> {
         let wall_us = self.wall_us(c);
         let (fresh, nonce) = (self.rng.token(), self.rng.bits());
         let owner =
-            Owner::new(redleash::protocol::Token::from_bytes(fresh), &Arc::from(format!("{c}.{w}")), wall_us / 1_000);
+            Owner::new(redleash_protocol::Token::from_bytes(fresh), &Arc::from(format!("{c}.{w}")), wall_us / 1_000);
         let owner = Arc::new(owner);
         let px_ms = handle.terms.px_ms(handle.terms.ttl);
         let operation = Operation::Adopt { from: handle.owner.clone(), px_ms };

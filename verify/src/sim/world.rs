@@ -8,7 +8,7 @@ use super::lua::Interpreter;
 use super::plan::{Fault, MS, Plan};
 use super::rng::Rng;
 use super::server::Server;
-use redleash::protocol::{Keys, Mono, Namespace};
+use redleash_protocol::{Keys, Mono, Namespace};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -23,7 +23,6 @@ impl Quorum {
         }
         let (n, f) = (n as u32, f as u32);
         let q = (n + f) / 2 + 1;
-        let q = if crate::planted::on("quorum_one_less") { (q - 1).max(1) } else { q };
         (q <= n).then_some(Quorum { n, f, q })
     }
 

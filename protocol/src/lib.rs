@@ -9,8 +9,10 @@
 //!     ▲                                                        │                 │
 //!     └───────────── Step::Sleep(until) ◀── contended, outage ─┘                 └─▶ Released
 //! ```
-//!
-//! Not covered by semantic versioning: it is public for the simulator, the benchmarks and the curious.
+
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+#![warn(missing_debug_implementations)]
 
 pub mod acquire;
 pub mod attempt;

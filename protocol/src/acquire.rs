@@ -4,7 +4,6 @@ use super::owner::Token;
 use super::retry::{self, Backoff, SHORTEST, SOON};
 use super::round::Judgement;
 use super::time::Mono;
-use crate::planted;
 use std::time::Duration;
 
 /// How long a call may wait.
@@ -88,22 +87,12 @@ pub struct Acquire {
     /// The outage that the last round met, and when it began.
     outage: Option<(End, Mono)>,
     slowest: Duration,
-    token: Option<Token>,
 }
 
 impl Acquire {
     /// A call that begins now.
     pub fn new(plan: Plan) -> Acquire {
-        Acquire {
-            plan,
-            attempts: 0,
-            pauses: 0,
-            splits: 0,
-            refused: false,
-            outage: None,
-            slowest: Duration::ZERO,
-            token: None,
-        }
+        Acquire { plan, attempts: 0, pauses: 0, splits: 0, refused: false, outage: None, slowest: Duration::ZERO }
     }
 
     /// The first step.
@@ -113,12 +102,7 @@ impl Acquire {
 
     /// The token of the next attempt: of 128 fresh bits from the operating system, and of no attempt before.
     pub fn token(&mut self, fresh: [u8; 16]) -> Token {
-        let token = match self.token {
-            Some(former) if planted::on("token_kept_over_attempts") => former,
-            _ => Token::from_bytes(fresh),
-        };
-        self.token = Some(token);
-        token
+        Token::from_bytes(fresh)
     }
 
     /// The number of attempts so far.

@@ -11,7 +11,6 @@
 use super::retry;
 use super::time::Mono;
 use super::validity::{self, Drift};
-use crate::planted;
 use std::fmt;
 use std::time::Duration;
 
@@ -302,7 +301,7 @@ impl Lease {
     /// been written again by a straggler after somebody else's hold (2.3). No script shortens a key's life, so a round
     /// that reached fewer masters, or reaches them late, leaves what a quorum has granted (`extend.lua`).
     pub fn extended(&mut self, extension: Extension, end: Mono) -> bool {
-        if !self.may_write(end) && !planted::on("extended_too_late") {
+        if !self.may_write(end) {
             return false;
         }
         self.until = self.until.max(extension.until);
@@ -330,7 +329,7 @@ impl Lease {
     /// Loses the lease at once; true if it was not over yet.
     pub fn lose(&mut self, reason: LossReason) -> bool {
         let alive = matches!(self.state, LeaseState::Held | LeaseState::Jeopardy);
-        if alive && !planted::on("lost_is_held_again") {
+        if alive {
             self.state = LeaseState::Lost(reason);
         }
         alive

@@ -2,7 +2,6 @@
 
 use super::quorum::Quorum;
 use super::time::Mono;
-use crate::planted;
 
 /// A counter rises by this much per raise; the numbers between are for hand-overs within one lease.
 pub const STEP: u64 = 64;
@@ -34,11 +33,8 @@ pub fn rank(quorum: Quorum, counters: &[Option<u64>]) -> Rank {
     given.sort_unstable_by(|a, b| b.cmp(a));
     // r >= 1, because v >= q and 2q > N + f.
     let r = quorum.votes() + given.len() - quorum.masters() - quorum.margin();
-    if planted::on("largest_counter_is_the_token") {
-        return Rank::Done(given[0]);
-    }
     let token = given[r - 1];
-    if given[quorum.votes() - 1] >= token || planted::on("no_write_back") {
+    if given[quorum.votes() - 1] >= token {
         return Rank::Done(token);
     }
     let below = |c: &Option<u64>| c.is_none_or(|c| c < token);
@@ -77,7 +73,7 @@ pub fn settle(quorum: Quorum, counters: &[Option<u64>], now: Mono, until: Mono) 
 /// a master answers yes with a counter that is at least the token. `until` is when the lease ended as its counters were
 /// asked for, `present` when it ends by now: [`Mono::ZERO`] if it was lost or given up meanwhile.
 pub fn written_back(token: u64, reached: bool, end: Mono, until: Mono, present: Mono) -> Settling {
-    match (reached, end < until.min(present) || planted::on("token_after_the_end")) {
+    match (reached, end < until.min(present)) {
         (true, true) => Settling::Token(token),
         (true, false) => Settling::Late,
         (false, _) => Settling::NoQuorum,

@@ -8,7 +8,6 @@
 
 use super::generation::{Generation, INIT_MARK, random_bits};
 use super::time::Mono;
-use crate::planted;
 use std::time::Duration;
 
 /// What an init finds on a master.
@@ -122,9 +121,6 @@ impl Init {
             self.gaps = 0;
         } else if self.known {
             self.gaps += 1;
-            if planted::on("settled_beside_settled_ones") {
-                return self.marked.map_or(Step::Mark, Step::Settle);
-            }
         } else if self.marked.is_none() {
             return Step::Mark;
         }

@@ -4,7 +4,6 @@ use super::lease::{Lease, Terms};
 use super::round::{Judgement, Round};
 use super::time::Mono;
 use super::validity::{self, Drift};
-use crate::planted;
 use std::time::Duration;
 
 /// An attempt whose round began at `start`.
@@ -23,7 +22,6 @@ impl Attempt {
     /// An attempt to adopt a lease that its owner has given up and that ends at `until_old`: the quorum must be complete
     /// before both deadlines, so that nobody else was granted in between.
     pub fn adopting(start: Mono, ttl: Duration, drift: Drift, until_old: Mono) -> Attempt {
-        let until_old = if planted::on("adopted_too_late") { Mono::NEVER } else { until_old };
         Attempt { start, until: validity::until(start, ttl, drift).min(until_old.max(start)) }
     }
 
@@ -44,15 +42,16 @@ impl Attempt {
     /// alone: an extension may adopt them, and an undo behind that would delete a key that counts (protocol-changes.md
     /// 1.3: two holders).
     pub fn end(&self, judgement: &Judgement, round: &mut Round) -> u32 {
-        if *judgement != Judgement::Granted {
-            round.close();
-            return round.undo_targets();
+        if *judgement == Judgement::Granted {
+            return 0;
         }
-        if planted::on("undo_of_a_granted_attempt") { round.undo_targets() & !round.yes_mask() } else { 0 }
+        round.close();
+        round.undo_targets()
     }
 
-    /// The lease of an attempt that was granted at `end`.
+    /// The lease of an attempt that was granted at `end`: it counts from the begin of the round.
     pub fn lease(&self, terms: Terms, end: Mono) -> Lease {
-        Lease::new(terms, if planted::on("validity_from_the_end") { end } else { self.start })
+        debug_assert!(end < self.until, "a lease of an attempt that was not granted in time");
+        Lease::new(terms, self.start)
     }
 }

@@ -3,7 +3,6 @@
 use super::layout::Keys;
 use super::owner::Owner;
 use super::round::Rule;
-use crate::planted;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -141,12 +140,12 @@ impl Operation {
     /// An extension for `px_ms`. An absent key is written again only where the quarantine is in force: elsewhere nobody
     /// vouches for the time in which it was absent.
     pub fn extend(px_ms: u64, quarantine: bool) -> Operation {
-        Operation::Extend { px_ms, recreate: quarantine || planted::on("written_again_without_quarantine") }
+        Operation::Extend { px_ms, recreate: quarantine }
     }
 
     /// Extensions of many leases, each as by [`Operation::extend`].
     pub fn extend_many(leases: Arc<[Renewal]>, quarantine: bool) -> Operation {
-        Operation::ExtendMany { leases, recreate: quarantine || planted::on("written_again_without_quarantine") }
+        Operation::ExtendMany { leases, recreate: quarantine }
     }
 
     /// A number for each operation, below 32.

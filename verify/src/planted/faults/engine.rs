@@ -1,0 +1,99 @@
+//! Faults of `engine` and `sys`.
+
+use super::Fault;
+use super::Finder::Test;
+
+pub(super) const FAULTS: &[Fault] = &[
+    Fault {
+        name: "renewal_outside_gate",
+        what: "a renewal is queued behind the gate, and so behind the release",
+        file: "src/engine/held.rs",
+        edits: &[(
+            "                lane.enqueue(op.clone());\n                gate.extension = Some(op.clone());\n",
+            "                drop(gate);\n                lane.enqueue(op.clone());\n",
+        )],
+        found_by: Test("threads", "gate::nothing_is_written_behind_the_release"),
+    },
+    Fault {
+        name: "loss_not_told",
+        what: "nobody is told of a loss",
+        file: "src/engine/held.rs",
+        edits: &[("        if released {\n            return;\n", "        if true {\n            return;\n")],
+        found_by: Test("loss_signal", "one_message_and_no_more"),
+    },
+    Fault {
+        name: "renewal_sent_behind_release",
+        what: "a renewal whose script was forgotten is sent again behind the release",
+        file: "src/engine/gate.rs",
+        edits: &[("            op.close();\n", "            drop(op);\n")],
+        found_by: Test("threads", "gate::nothing_is_sent_again_behind_the_release"),
+    },
+    Fault {
+        name: "caretaker_lost",
+        what: "a caretaker comes once only",
+        file: "src/engine/care.rs",
+        edits: &[("                lane.attended.store(false, ", "                lane.attended.store(true, ")],
+        found_by: Test("threads", "caretaker::no_reply_is_left_unread"),
+    },
+    Fault {
+        name: "timer_oversleeps",
+        what: "the timer is not woken for what is due before its next",
+        file: "src/engine/timer.rs",
+        edits: &[("if at < queue.armed {", "if false {")],
+        found_by: Test("threads", "timer::what_is_entered_is_handled_when_it_is_due"),
+    },
+    Fault {
+        name: "watchdog_dies",
+        what: "a watchdog ends after its first renewal",
+        file: "src/engine/watchdog.rs",
+        edits: &[(
+            "            renew(&held);\n            let mut seat",
+            "            renew(&held);\n            if true {\n                return;\n            }\n            let mut seat",
+        )],
+        found_by: Test("renewal", "a_watchdog_lease_outlives_its_ttl"),
+    },
+    Fault {
+        name: "undo_elsewhere",
+        what: "an attempt is undone on another connection than the one that carried it",
+        file: "src/engine/acquire.rs",
+        edits: &[(
+            "let lane = engine.lane(&command.keys);",
+            "let lane = &engine.lanes[(engine.lane(&command.keys).config.index + 1) % engine.lanes.len()];",
+        )],
+        found_by: Test("regressions_wire", "an_undo_goes_down_the_connection_of_its_attempt"),
+    },
+    Fault {
+        name: "grant_forgotten",
+        what: "a waiter that gives up drops what it was given in the last moment",
+        file: "src/engine/queue.rs",
+        edits: &[(
+            "let grant = waiter.grant.lock().take();",
+            "let grant = waiter.grant.lock().take().filter(|_| false);",
+        )],
+        found_by: Test("threads", "queue::who_gives_up_leaves_no_trace_and_loses_nothing"),
+    },
+    Fault {
+        name: "never_steps_back",
+        what: "a process whose turn is over stands behind its own release each time, ahead of all others",
+        file: "src/engine/queue.rs",
+        edits: &[(
+            "let steps = steps_back(now.since(since), now.since(said));",
+            "let steps = steps_back(now.since(since), now.since(said)) && false;",
+        )],
+        found_by: Test("threads", "queue::a_process_steps_back_after_its_turn_without_waiting_to_be_told"),
+    },
+    Fault {
+        name: "fork_ignored",
+        what: "a forked child uses the guard of its parent",
+        file: "src/engine/core.rs",
+        edits: &[("sys::pid() != self.pid", "sys::pid() != self.pid && false")],
+        found_by: Test("forks", "the_guard_is_lost_in_the_child_and_held_in_the_parent"),
+    },
+    Fault {
+        name: "wall_clock",
+        what: "leases are measured by the wall clock",
+        file: "src/sys/clock.rs",
+        edits: &[("clock_gettime(CLOCK)", "clock_gettime(ClockId::Realtime)")],
+        found_by: Test("adoption", "a_deadline_is_a_moment_of_the_boot_clock"),
+    },
+];
