@@ -1,8 +1,8 @@
-"""The measured part of docs/COMPARE.md: what ran where, and a table per scenario."""
-import json, os, pathlib, platform, re, statistics, subprocess
+"""The measured part of docs/PERFORMANCE.md: what ran where, and a table per scenario."""
+import json, os, pathlib, platform, re, statistics, subprocess, textwrap
 
 HERE = pathlib.Path(__file__).resolve().parent
-BEGIN, END = "<!-- measured -->", "<!-- measured: end -->"
+BEGIN, END = "<!-- compare: measured -->", "<!-- compare: end -->"
 
 
 def facts():
@@ -112,11 +112,11 @@ def measured(lines):
     out = [""]
     if run:
         clients = ", ".join(f"{name} {version}" for name, version in run["clients"].items())
-        out += [f"{clients}; redis-server {run['redis-server']}, rustc {run['rustc']}, {run['system']} with {run['cores']} cores.",
-                f"The load average was {run['load1']:.1f} at the start and {statistics.median(r['load1'] for r in rows):.1f} in the median."]
+        text = (f"{clients}; redis-server {run['redis-server']}, rustc {run['rustc']}, {run['system']} with {run['cores']} cores. "
+                f"The load average was {run['load1']:.1f} at the start and {statistics.median(r['load1'] for r in rows):.1f} in the median.")
         if run.get("awake"):
-            out.append("Loops of the idle class, one per core, kept the cores awake; they count in the load and give way to everything else.")
-        out.append("")
+            text += " Loops of the idle class, one per core, kept the cores awake; they count in the load and give way to everything else."
+        out += [*textwrap.wrap(text, 118, break_on_hyphens=False), ""]
     else:
         out += [f"The run recorded no versions. The median of its load average was {statistics.median(r['load1'] for r in rows):.1f}.", ""]
     out += ["\"To the best peer\" divides the first column by that of the best of the other clients (not raw-limit or raw-mux).", ""]
@@ -134,7 +134,7 @@ def put_into(document, text):
     path = pathlib.Path(document)
     whole = path.read_text()
     if whole.count(BEGIN) != 1 or whole.count(END) != 1 or whole.index(BEGIN) > whole.index(END):
-        raise SystemExit(f"{document} has not the marks {BEGIN} and {END}, once each and in this order")
+        raise SystemExit(f"{document} does not have the marks {BEGIN} and {END}, once each and in this order")
     before, after = whole.index(BEGIN) + len(BEGIN), whole.index(END)
     path.write_text(whole[:before] + "\n" + text + "\n" + whole[after:])
 

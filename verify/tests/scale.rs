@@ -22,8 +22,8 @@ fn held_locks_are_renewed_and_the_page_is_refreshed() {
         return;
     }
     let scratch = Scratch::new().unwrap();
-    let page = scratch.path().join("SCALE.md");
-    fs::copy(docs().join("SCALE.md"), &page).unwrap();
+    let page = scratch.path().join("PERFORMANCE.md");
+    fs::copy(docs().join("PERFORMANCE.md"), &page).unwrap();
     let out = scratch.path().join("scale");
     let done =
         Command::new(VERIFY).args(["scale", "--quick", "--only", "held,masters", "--out"]).arg(&out).output().unwrap();
@@ -87,7 +87,7 @@ fn a_lock_that_is_lost_beside_threads_at_full_rate_is_seen_with_its_announcement
 
 #[test]
 fn the_page_has_every_plot_and_a_place_for_every_table() {
-    let page = fs::read_to_string(docs().join("SCALE.md")).unwrap();
+    let page = fs::read_to_string(docs().join("PERFORMANCE.md")).unwrap();
     let plots = plots_of(&page);
     for name in ["masters", "threads", "names", "held-memory", "held-cpu", "distance"] {
         let file = format!("{name}.svg");

@@ -1,7 +1,7 @@
 //! The protocol as a model, exhausted: `verify models`.
 //!
 //! [`rules`] says what the protocol demands, [`state`] what there is, [`client`] and [`server`] what the two sides do,
-//! [`actions`] what can happen, [`configs`] what is left out and how far things may go. `docs/MODELS.md` has the results.
+//! [`actions`] what can happen, [`configs`] what is left out and how far things may go. `docs/VERIFICATION.md` has the results.
 #![allow(clippy::disallowed_methods, reason = "a program of its own, which measures itself")]
 
 pub mod actions;

@@ -1,7 +1,7 @@
 //! The same faults for other lock clients.
 //!
 //! Two clients of one library, each a process of its own, are set against each other on real masters while one fault
-//! happens at a chosen moment. docs/PEERS.md has the table and what each scene means.
+//! happens at a chosen moment. docs/VERIFICATION.md has the table and what each scene means.
 #![allow(clippy::disallowed_methods, reason = "drives other processes by the machine's clock, not by the library's")]
 
 pub mod driven;

@@ -1,4 +1,4 @@
-//! How cost grows: with masters, threads, names, held locks, and the way to the masters. docs/SCALE.md has the plots.
+//! How cost grows: with masters, threads, names, held locks, and the way to the masters. docs/PERFORMANCE.md has the plots.
 #![allow(clippy::disallowed_methods, reason = "measures real servers by the machine's clock, not by the library's")]
 
 pub mod held;
@@ -27,7 +27,7 @@ pub struct Options {
     /// A look at whether all of it works, in seconds; its numbers mean little
     #[arg(long)]
     pub quick: bool,
-    /// Write plots and rows into this directory, and the tables into SCALE.md beside it
+    /// Write plots and rows into this directory, and the tables into PERFORMANCE.md beside it
     #[arg(long)]
     pub out: Option<PathBuf>,
     /// Only these, with commas between
@@ -125,7 +125,7 @@ pub fn measure(options: &Options) -> io::Result<Vec<Sheet>> {
         sheets.push(sheet);
     }
     if let Some(out) = &options.out {
-        sheet::refresh(out, "machine", &format!("{}\n", machine(options.quick)))?;
+        sheet::refresh(out, "machine", &sheet::wrapped("", &machine(options.quick)))?;
     }
     Ok(sheets)
 }

@@ -39,7 +39,7 @@ impl Sheet {
         if !self.says.is_empty() {
             text += "\n";
         }
-        self.says.iter().for_each(|says| text += &format!("- {says}\n"));
+        self.says.iter().for_each(|says| text += &wrapped("- ", says));
         text
     }
 
@@ -58,17 +58,34 @@ impl Sheet {
     }
 }
 
-/// Puts `text` between the marks of `name` in SCALE.md, which stands beside `directory`; nothing if it is not there.
+/// `text` in lines of at most 118 columns; `first` begins the first of them, and as many spaces the others.
+pub fn wrapped(first: &str, text: &str) -> String {
+    let mut lines = String::new();
+    let mut line = first.to_string();
+    for word in text.split_whitespace() {
+        if line.len() > first.len() && line.chars().count() + 1 + word.chars().count() > 118 {
+            lines += &format!("{line}\n");
+            line = " ".repeat(first.len());
+        } else if line.len() > first.len() {
+            line.push(' ');
+        }
+        line += word;
+    }
+    lines + &line + "\n"
+}
+
+/// Puts `text` between the marks of `name` in PERFORMANCE.md, which is beside `directory`. Does nothing if the page is
+/// absent.
 ///
 /// # Errors
 ///
 /// If the page has no such marks.
 pub fn refresh(directory: &Path, name: &str, text: &str) -> io::Result<()> {
-    let page = directory.join("..").join("SCALE.md");
+    let page = directory.join("..").join("PERFORMANCE.md");
     match fs::read_to_string(&page) {
         Ok(before) => match replaced(&before, name, text) {
             Some(after) => fs::write(page, after),
-            None => Err(io::Error::other(format!("SCALE.md has no marks for {name}"))),
+            None => Err(io::Error::other(format!("PERFORMANCE.md has no marks for {name}"))),
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
@@ -103,7 +120,7 @@ mod tests {
         let directory = scratch.path().join("scale");
         sheet().write(&directory).unwrap();
         assert_eq!(fs::read_to_string(directory.join("x.csv")).unwrap(), "masters,locks/s\n1,20000\n");
-        let page = scratch.path().join("SCALE.md");
+        let page = scratch.path().join("PERFORMANCE.md");
         fs::write(&page, "a\n<!-- x: measured -->\nold\n<!-- x: end -->\nb\n").unwrap();
         for _ in 0..2 {
             sheet().write(&directory).unwrap();
@@ -113,5 +130,13 @@ mod tests {
         }
         fs::write(&page, "nothing").unwrap();
         assert!(sheet().write(&directory).is_err());
+    }
+
+    #[test]
+    fn sentences_are_wrapped() {
+        assert_eq!(wrapped("- ", "a b"), "- a b\n");
+        let long = wrapped("- ", &"word ".repeat(40));
+        assert_eq!(long.split_whitespace().count(), 41, "{long}");
+        assert!(long.lines().all(|line| line.len() <= 118) && long.contains("\n  word"), "{long}");
     }
 }
