@@ -1,4 +1,4 @@
-//! The pages and the comments: links lead somewhere, named tests and files exist, lines are short, words are the agreed ones.
+//! Pages and comments: links lead somewhere, tests and files that are named exist, lines are short, words are as agreed.
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use std::collections::BTreeSet;
@@ -245,8 +245,8 @@ fn was_then(line: &str, file: &str) -> bool {
     line.contains(&format!("then `{file}`")) || line.contains(&format!("and `{file}`)"))
 }
 
-/// Whether nothing in a long line can be broken: a row of a table, a package's description, a link or another string without
-/// a space, or a command that is pasted as it is.
+/// Whether nothing in a long line can be broken: a row of a table, a package's description, a link or another string
+/// without a space, or a command that is pasted as it is.
 fn cannot_be_broken(line: &str) -> bool {
     let line = line.trim();
     let pasted = ["ACL SETUSER ", "redis-cli ACL SETUSER "].iter().any(|begin| line.starts_with(begin));
