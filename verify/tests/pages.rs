@@ -1,4 +1,4 @@
-//! Pages and comments: links lead somewhere, tests and files that are named exist, lines are short, words are as agreed.
+//! Pages and comments: links lead somewhere, what they name exists, lines are short, words are as agreed.
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use std::collections::BTreeSet;
@@ -187,35 +187,64 @@ fn spans(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2)
 }
 
-/// `module::a_test_name`, `::` and all: where a page names a test, there is one, in a file or folder of that name.
-#[test]
-fn every_test_that_a_page_names_exists() {
+/// What a page calls a test: `module::name`, with `*` for the rest of a name, or a name alone that is long enough for one.
+fn named_test(span: &str) -> Option<(&str, &str)> {
     let is_name =
         |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_lowercase() || "_0123456789*".contains(c));
+    let parts: Vec<&str> = span.split("::").collect();
+    match parts[..] {
+        _ if !parts.iter().all(|part| is_name(part)) => None,
+        [.., module, test] => Some((module, test)),
+        [test] if test.matches('_').count() > 4 => Some(("", test)),
+        _ => None,
+    }
+}
+
+#[test]
+fn every_test_that_a_page_names_exists() {
     let sources: Vec<&Page> = PAGES.iter().filter(|page| page.is(".rs")).collect();
     let exists = |module: &str, test: &str| {
-        let in_module = |page: &&&Page| {
-            let path = page.path.trim_end_matches(".rs");
-            path.split('/').any(|part| part == module) || page.text.contains(&format!("mod {module} "))
+        let is_module = |page: &&&Page| {
+            let mut parts = page.path.trim_end_matches(".rs").split('/');
+            module.is_empty() || parts.any(|part| part == module) || page.text.contains(&format!("mod {module} "))
         };
         let is_there = |page: &&Page| match test.split_once('*') {
             None => page.text.contains(&format!("fn {test}(")),
             Some(("", _)) => true,
             Some((begin, _)) => page.text.contains(&format!("fn {begin}")),
         };
-        sources.iter().filter(in_module).any(is_there)
+        sources.iter().filter(is_module).any(is_there)
     };
     let mut wrong = Vec::new();
     for path in ["docs/SAFETY.md", "docs/VERIFICATION.md", "docs/DESIGN.md"] {
         for (number, line) in prose(&page(path).unwrap().text) {
-            for span in spans(line) {
-                let parts: Vec<&str> = span.split("::").collect();
-                if let [.., module, test] = parts[..]
-                    && parts.iter().all(|part| is_name(part))
-                    && !exists(module, test)
-                {
-                    wrong.push(format!("{path}:{number}: there is no test {span}"));
-                }
+            let tests = spans(line).filter_map(|span| Some((span, named_test(span)?)));
+            let lost = tests.filter(|(_, (module, test))| !exists(module, test));
+            wrong.extend(lost.map(|(span, _)| format!("{path}:{number}: there is no test {span}")));
+        }
+    }
+    complain(wrong);
+}
+
+/// "planted `a_fault`" and "model `a-configuration`", or several of them.
+#[test]
+fn every_fault_and_every_model_that_a_page_names_exists() {
+    let within = |folder: &'static str| PAGES.iter().filter(move |page| page.path.starts_with(folder));
+    let has = |folder, name: &str| within(folder).any(|page| page.text.contains(&format!("\"{name}\"")));
+    let is_name =
+        |span: &&str| span.chars().all(|c| c.is_ascii_lowercase() || "-_".contains(c)) && span.contains(['-', '_']);
+    let mut wrong = Vec::new();
+    for path in ["docs/SAFETY.md", "docs/VERIFICATION.md"] {
+        for (number, line) in prose(&page(path).unwrap().text) {
+            for (what, folder) in [
+                ("planted `", "verify/src/planted"),
+                ("model `", "verify/src/models"),
+                ("models `", "verify/src/models"),
+            ] {
+                let Some((_, rest)) = line.split_once(what) else { continue };
+                let list = format!("`{}", rest.split([';', '|', '(']).next().unwrap());
+                let lost = spans(&list).filter(is_name).filter(|name| !has(folder, name));
+                wrong.extend(lost.map(|name| format!("{path}:{number}: {folder} has no {name}")));
             }
         }
     }
