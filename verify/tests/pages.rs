@@ -187,7 +187,7 @@ fn spans(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2)
 }
 
-/// What a page calls a test: `module::name`, with `*` for the rest of a name, or a name alone that is long enough for one.
+/// What a page calls a test: `module::name`, with `*` for the rest of a name, or a long name alone.
 fn named_test(span: &str) -> Option<(&str, &str)> {
     let is_name =
         |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_lowercase() || "_0123456789*".contains(c));
