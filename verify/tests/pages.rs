@@ -262,16 +262,11 @@ fn every_file_that_a_page_names_exists() {
         for (number, line) in prose(&page.text) {
             // A name in capitals stands for any.
             let named = spans(line).filter(is_file).filter(|file| !file.contains("NAME"));
-            let lost = named.filter(|file| !exists(file) && !was_then(line, file));
+            let lost = named.filter(|file| !exists(file));
             wrong.extend(lost.map(|file| format!("{}:{number}: there is no {file}", page.path)));
         }
     }
     complain(wrong);
-}
-
-/// Whether the line says of a file what it was called at the time of a measurement.
-fn was_then(line: &str, file: &str) -> bool {
-    line.contains(&format!("then `{file}`")) || line.contains(&format!("and `{file}`)"))
 }
 
 /// Whether nothing in a long line can be broken: a row of a table, a package's description, a link or another string
