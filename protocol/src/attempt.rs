@@ -39,8 +39,8 @@ impl Attempt {
     /// by a release of its value.
     ///
     /// Proof obligation: only an attempt that was given up is undone, as a whole. A granted one leaves its uncounted keys
-    /// alone: an extension may adopt them, and an undo behind that would delete a key that counts (protocol-changes.md
-    /// 1.3: two holders).
+    /// alone: an extension may adopt them, and an undo behind that would delete a key that counts, which makes two
+    /// holders (`docs/SAFETY.md#undo`).
     pub fn end(&self, judgement: &Judgement, round: &mut Round) -> u32 {
         if *judgement == Judgement::Granted {
             return 0;

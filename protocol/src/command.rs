@@ -200,7 +200,7 @@ impl Operation {
 /// How an acquire is put to a connection that has (`settled`) or has not seen a settled generation.
 ///
 /// Proof obligation: plain commands are a vote only with a settled generation cached from the full script on this very
-/// connection (protocol-changes.md 1.1, rules 2 and 3), or, without quarantine, where no generation stands; anything rare is the
+/// connection (`docs/SAFETY.md#plain-vote`) or, without quarantine, where no generation stands. Anything rare is the
 /// script.
 pub fn form(quarantine: bool, full: bool, fenced: bool, settled: bool) -> Form {
     if full || fenced || (quarantine && !settled) { Form::Script } else { Form::Pair }

@@ -1,4 +1,4 @@
-//! Fencing tokens from independent counters: the rank rule (safety.md 4, protocol-changes.md 2).
+//! Fencing tokens from independent counters: the rank rule (`docs/SAFETY.md#fencing`).
 
 use super::quorum::Quorum;
 use super::time::Mono;
@@ -24,7 +24,7 @@ pub enum Rank {
 ///
 /// Proof obligation: an earlier holder's token is held by a quorum, which meets our `v` answers in at least `r` honest
 /// masters, each of which answered after that holder's end and so at least `STEP` above it. Hence the `r`-th largest
-/// answer is above every earlier token, provided a quorum holds ours before we use it (safety.md 4).
+/// answer is above every earlier token, provided a quorum holds ours before we use it (`docs/SAFETY.md#fencing`).
 pub fn rank(quorum: Quorum, counters: &[Option<u64>]) -> Rank {
     let mut given: Vec<u64> = counters.iter().copied().flatten().collect();
     if !quorum.reached(given.len()) {
@@ -59,8 +59,7 @@ pub enum Settling {
 /// the round was sent.
 ///
 /// Proof obligation: the last answer that is needed is in before `until`, and every answer comes from a script that found
-/// our value and a settled generation (protocol-changes.md 2.1, rule 3). Answers that come after this look are not counted
-/// (rule 4b).
+/// our value and a settled generation (`docs/SAFETY.md#fencing`). Answers that come after this look are not counted.
 pub fn settle(quorum: Quorum, counters: &[Option<u64>], now: Mono, until: Mono) -> Settling {
     match rank(quorum, counters) {
         Rank::Done(token) if now < until => Settling::Token(token),

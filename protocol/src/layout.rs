@@ -9,7 +9,7 @@ pub const MAX_NAME: usize = 512;
 pub const MAX_NAMESPACE: usize = 64;
 
 /// The prefix of every key and channel: kinds are told apart by a letter before the name, so that no name can collide
-/// with the key of another kind (safety.md o).
+/// with the key of another kind (`docs/SAFETY.md#key-names`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Namespace(Arc<str>);
 

@@ -297,9 +297,9 @@ impl Lease {
     /// on, at least until the extension's deadline.
     ///
     /// Proof obligation: `end < until_old`. Then the intervals of the rounds overlap and nobody else was granted in
-    /// between (safety.md 2.2). Missed once, the lease is lost for good: even a key that still reads as ours may have
-    /// been written again by a straggler after somebody else's hold (2.3). No script shortens a key's life, so a round
-    /// that reached fewer masters, or reaches them late, leaves what a quorum has granted (`extend.lua`).
+    /// between (`docs/SAFETY.md#continuity`). Missed once, the lease is lost for good: even a key that still reads as
+    /// ours may have been written again by a straggler after another's hold. No script shortens a key's life, so a
+    /// round that reached fewer masters, or reaches them late, leaves what a quorum has granted (`extend.lua`).
     pub fn extended(&mut self, extension: Extension, end: Mono) -> bool {
         if !self.may_write(end) {
             return false;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 /// 128 bits from the operating system, drawn anew for every attempt. `Debug` shows a fingerprint only.
 ///
 /// Proof obligation: a token is used for one attempt only. A token kept over retries lets a late release delete a later
-/// vote (safety.md d2, 40 of 40).
+/// vote (`docs/SAFETY.md#token-per-attempt`).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Token([u8; 16]);
 
@@ -56,7 +56,8 @@ pub const MAX_LABEL: usize = 128;
 /// One attempt's identity: the token and what others may read beside it.
 ///
 /// The value on master `i` is `token|i|label|since_ms`, with `i` in one character. The index makes two names of one
-/// server harmless: the second `SET NX` finds another value (safety.md e).
+/// server harmless: the second `SET NX` finds another value
+/// (`docs/SAFETY.md#index-in-the-value`).
 #[derive(Clone)]
 pub struct Owner {
     token: Token,

@@ -3,7 +3,7 @@
 /// `N` masters, a fault margin `f`, and the quorum `q = floor((N + f) / 2) + 1`.
 ///
 /// Two quorums share at least `2q - N >= f + 1` masters, so up to `f` masters may forget, evict or jump their clocks
-/// and one honest master is still in both (safety.md 2.1).
+/// and one honest master is still in both (`docs/SAFETY.md#quorum`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quorum {
     n: u32,

@@ -361,7 +361,7 @@ impl Round {
     /// The masters on which an attempt that was given up may have left its key: all but those that said otherwise.
     ///
     /// Proof obligation: call it once the attempt is closed, so that nothing of it is sent or counted afterwards; only an
-    /// attempt that was given up is undone, as a whole (protocol-changes.md 1.1, rule 7).
+    /// attempt that was given up is undone, as a whole (`docs/SAFETY.md#undo`).
     pub fn undo_targets(&self) -> u32 {
         let untouched = |answer: &Answer| match answer {
             Answer::Failed(cause) => {

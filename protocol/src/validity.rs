@@ -7,7 +7,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drift(u32);
 
-/// Slack on top of the relative drift: Redis expires to the millisecond (safety.md 5).
+/// Slack on top of the relative drift: Redis expires to the millisecond (`docs/SAFETY.md#validity`).
 pub const SLACK: Duration = Duration::from_millis(2);
 
 impl Drift {
@@ -40,7 +40,8 @@ impl Drift {
 /// `start + ttl * (1 - drift) - 2 ms`: the moment after which a round begun at `start` is not relied on.
 ///
 /// Proof obligation: `start` is read before the first byte of the round is sent. A master sets its expiry after that and
-/// its clock runs at most `drift` faster than ours, so our key is there until this moment (safety.md 2.2, case i).
+/// its clock runs at most `drift` faster than ours, so our key is there until this moment
+/// (`docs/SAFETY.md#vote-lemma`, case 1).
 pub fn until(start: Mono, ttl: Duration, drift: Drift) -> Mono {
     start.plus(drift.shorten(ttl)).minus(SLACK).max(start)
 }

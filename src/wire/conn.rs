@@ -124,7 +124,7 @@ impl Conn {
     }
 
     /// Marks the connection unusable. A connection with an unknown number of replies under way is not used again: it
-    /// could answer a grant for a key that somebody else holds (aesthetics.md 4).
+    /// could answer a grant for a key that somebody else holds (`docs/SAFETY.md#unread-replies`).
     pub(crate) fn break_off(&self) {
         self.broken.store(true, Ordering::Release);
     }

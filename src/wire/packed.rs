@@ -26,7 +26,7 @@ impl Packed {
                 let value_end = bytes.len();
                 arguments(&mut bytes, &["NX", "PX", Number::new().format(*px_ms)]);
                 // Proof obligation: the read is behind the write on the same connection, so an unchanged generation
-                // means that nothing was lost before the write (protocol-changes.md 1.2).
+                // means that nothing was lost before the write (`docs/SAFETY.md#plain-vote`).
                 begin(&mut bytes, 3);
                 arguments(&mut bytes, &["MGET", &keys.generation, &keys.lock]);
                 value_end
