@@ -283,6 +283,7 @@ const LONG_LINES: &[&str] = &[
     "src/",
     "protocol/",
     "tests/",
+    "testkit/",
     "cli/",
     "verify/",
     "fuzz/",
