@@ -90,15 +90,13 @@ impl Client {
         Ok(LockGuard::new(held))
     }
 
-    /// What every master knows of the lock `name`. Writes nothing.
+    /// What every master knows of the lock `name`; see [`Lock::status`].
     ///
     /// # Errors
     ///
     /// [`Error::Config`] for a wrong name. Masters that do not answer are part of the report.
     pub fn status(&self, name: &str) -> Result<Status, Error> {
-        let lock = self.lock(name);
-        let round = self.engine.ask_all(lock.keys()?.clone(), Operation::Status)?;
-        Ok(Status::of(name, &self.engine.settings, &self.engine.labels, &round))
+        self.lock(name).status()
     }
 
     /// Takes the lock `name` away from whoever holds it. The holder finds out at its next renewal or

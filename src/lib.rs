@@ -57,6 +57,7 @@ mod detached;
 mod engine;
 mod guarantees;
 mod guard;
+mod holder;
 mod lock;
 mod options;
 mod reentrant;
@@ -75,6 +76,7 @@ pub use detached::DetachedLease;
 pub use engine::error::{ConfigError, Error, Lost, MasterAnswer, MasterReport, ReleaseOutcome, Tally};
 pub use guarantees::Guarantees;
 pub use guard::LockGuard;
+pub use holder::Holder;
 pub use lock::Lock;
 pub use options::{Lease, MIN_TTL, Options, Retry};
 #[doc(inline)]

@@ -8,7 +8,8 @@ use crate::engine::settings::Terms;
 use crate::engine::waiting::{Patience, Pause};
 use crate::guard::LockGuard;
 use crate::options::Options;
-use crate::protocol::{Keys, NameError, Wait};
+use crate::protocol::{Keys, NameError, Operation, Wait};
+use crate::status::Status;
 use crate::sys::clock;
 use std::fmt;
 use std::sync::Arc;
@@ -189,6 +190,17 @@ impl Lock {
         drop(guard);
         lost?;
         Ok(result)
+    }
+
+    /// What every master knows of this lock: one question to all of them, which writes nothing. Waits for each that is not
+    /// known to be down, at most the [master timeout](crate::ClientBuilder::master_timeout).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] for a wrong name. Masters that do not answer are part of the report.
+    pub fn status(&self) -> Result<Status, Error> {
+        let finished = self.engine.ask_all(self.keys()?.clone(), Operation::Status)?;
+        Ok(Status::of(self.name(), &self.engine.settings, &self.engine.labels, &finished))
     }
 
     fn finish_timed(&self, result: Result<Option<Arc<Held>>, Error>) -> Result<Option<LockGuard>, Error> {

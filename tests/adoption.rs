@@ -46,7 +46,7 @@ fn between_two_processes_through_a_pipe() {
     child.tell("end");
     child.expect("adopted");
     always(secs(4), "renewed by the child", || client.lock("x").try_acquire().unwrap().is_none());
-    assert!(client.status("x").unwrap().holder().is_some());
+    assert!(client.status("x").unwrap().is_held());
     child.tell("release");
     assert!(child.end(SOON).success());
     no_keys_left(&masters);

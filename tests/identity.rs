@@ -269,7 +269,7 @@ fn a_replica_never_says_that_a_lock_is_free() {
     let (master, other) = (server(), server());
     let client = builder([master.url()]).for_tests().build().unwrap();
     let guard = client.lock("x").options(fixed()).acquire().unwrap();
-    assert_eq!(client.status("x").unwrap().holder(), client.status("x").unwrap().masters[0].holder.as_deref());
+    assert_eq!(client.status("x").unwrap().holder(), client.status("x").unwrap().masters[0].holder.as_ref());
     replicate(&master, &other);
     eventually("its data are the other's", || value(&master, "x").is_none());
     let status = client.status("x").unwrap();

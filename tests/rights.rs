@@ -37,7 +37,7 @@ fn a_whole_life(masters: &Cluster) {
         guard.extend(secs(40)).unwrap();
         guard.verify().unwrap();
         assert!(limited.lock("x").try_acquire().unwrap().is_none());
-        assert!(limited.status("x").unwrap().holder().is_some());
+        assert!(limited.status("x").unwrap().is_held());
         assert_eq!(guard.release(), ReleaseOutcome::Released);
     }
     eventually("all three vote", || {

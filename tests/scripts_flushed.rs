@@ -33,7 +33,7 @@ fn before_every_step_of_a_locks_life() {
         flush(&masters);
         assert!(client.lock("x").try_acquire().unwrap().is_none());
         flush(&masters);
-        assert!(client.status("x").unwrap().holder().is_some());
+        assert!(client.status("x").unwrap().is_held());
         flush(&masters);
         if round == 4 {
             drop(guard);

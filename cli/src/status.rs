@@ -5,7 +5,7 @@ use crate::exit::{Failure, NO_QUORUM};
 use crate::holder;
 use crate::nodes;
 use crate::say;
-use redleash::{MasterStatus, Status};
+use redleash::{Holder, MasterStatus, Status};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -30,20 +30,17 @@ fn answered(status: &Status) -> usize {
 
 /// `held`, `free`, `revoked`, or `unclear`: too few masters agree, as for a moment while two try to acquire, or remember.
 fn state(status: &Status) -> &'static str {
-    if status.holder().is_some() {
-        "held"
-    } else if status.is_revoked() {
-        "revoked"
-    } else if status.is_free() {
-        "free"
-    } else {
-        "unclear"
+    match status.holder() {
+        Some(Holder::Owner { .. } | Holder::Foreign { .. }) => "held",
+        Some(Holder::Revoked) => "revoked",
+        Some(Holder::Nobody) => "free",
+        _ => "unclear",
     }
 }
 
 fn text(status: &Status) -> String {
     let head = match (state(status), holder::found(status)) {
-        ("held", Some(master)) => format!("{:?} is held by {}", status.name, holder::words(master)),
+        ("held", Some(holder)) => format!("{:?} is held by {}", status.name, holder::words(holder)),
         ("free", _) => format!("{:?} is free", status.name),
         ("revoked", _) => format!("{:?} was taken away by force, and is free when that lease has ended", status.name),
         _ if answered(status) >= status.quorum && holder::found(status).is_none() => {
@@ -59,10 +56,19 @@ fn json(status: &Status) -> Value {
     json!({
         "name": status.name,
         "state": state(status),
-        "holder": status.holder(),
+        "holder": status.holder().filter(|_| status.is_held()).and_then(named),
         "quorum": status.quorum,
         "masters": status.masters.iter().map(master).collect::<Vec<_>>(),
     })
+}
+
+/// A label as it is; what is no owner, in parentheses.
+fn named(holder: &Holder) -> Option<String> {
+    match holder {
+        Holder::Nobody => None,
+        Holder::Owner { label, .. } => Some(label.clone()),
+        other => Some(other.to_string()),
+    }
 }
 
 fn master(m: &MasterStatus) -> Value {
@@ -70,9 +76,9 @@ fn master(m: &MasterStatus) -> Value {
     json!({
         "master": m.master,
         "failure": m.failure,
-        "holder": m.holder,
-        "token_hash": m.fingerprint,
-        "since_ms": m.since_ms,
+        "holder": m.holder.as_ref().and_then(named),
+        "token_hash": m.holder.as_ref().and_then(Holder::fingerprint),
+        "since_ms": m.holder.as_ref().and_then(Holder::since_ms),
         "ttl_ms": ms(m.ttl),
         "fence": m.fence,
         "generation": m.generation,
