@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let lost = paused.lost().recv_timeout(Duration::from_secs(5))?;
     println!("A would be told: {lost}");
 
-    let guard = client.lock("account/1").fenced(true).acquire()?;
+    let guard = client.lock("account/1").options(Options::new().fenced(true)).acquire()?;
     let token = guard.fencing_token()?;
     println!("B holds with token {token} and writes: {}", write(&db, token, 150)?);
     let late = write(&db, old_token, 50)?;

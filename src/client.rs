@@ -2,7 +2,7 @@
 
 use crate::detached::DetachedLease;
 use crate::engine::core::Engine;
-use crate::engine::error::{Error, Tally};
+use crate::engine::error::{Error, Tally, Undelivered};
 use crate::engine::settings::{Settings, Terms};
 use crate::engine::waiting::Pause;
 use crate::guarantees::Guarantees;
@@ -142,15 +142,16 @@ impl Client {
         CloseReport { unreleased, threads_left }
     }
 
-    /// Releases that could not be delivered: how many are being tried again, and how many were left to their ttl.
-    pub fn undelivered(&self) -> (usize, u64) {
-        if self.engine.is_forked() { (0, 0) } else { self.engine.reaper.counts() }
+    /// The releases that could not be delivered so far; none in a forked child, whose parent has them.
+    pub fn undelivered(&self) -> Undelivered {
+        // In a forked child a mutex of the reaper may be locked for ever.
+        if self.engine.is_forked() { Undelivered::default() } else { self.engine.reaper.counts() }
     }
 
     /// How this client has fared so far: whether its timers kept up, and what it could not deliver. Cheap, and takes no lock that
     /// an acquire or a release waits for.
     pub fn stats(&self) -> Stats {
-        Stats::of(&self.engine)
+        Stats::of(&self.engine, self.undelivered())
     }
 }
 
@@ -244,7 +245,6 @@ pub struct ClientBuilder {
     fault_margin: usize,
     max_lease: Duration,
     quarantine: Option<bool>,
-    for_tests: bool,
     outage_patience: Duration,
     lanes: usize,
     pool_size: u32,
@@ -279,7 +279,6 @@ impl Default for ClientBuilder {
             fault_margin: 0,
             max_lease: Duration::from_secs(60),
             quarantine: None,
-            for_tests: false,
             outage_patience: Duration::from_secs(10),
             lanes: 1,
             pool_size: 4,
@@ -385,15 +384,9 @@ impl ClientBuilder {
     /// Whether a master that lost its memory casts no votes for a little more than `max_lease`. Default: yes for two nodes and
     /// more, no for one, where it would only be an outage. Without it a restarted master can give a held lock to a second holder,
     /// and so can one that was flushed. Where clients of the same settings with a quarantine have begun a generation, it binds
-    /// this client too.
+    /// this client too. `quarantine(false)` is for tests against throw-away servers, and is warned of in the log.
     pub fn quarantine(mut self, on: bool) -> Self {
         self.quarantine = Some(on);
-        self
-    }
-
-    /// Switches the quarantine off, with a warning in the log: for tests against throw-away servers.
-    pub fn for_tests(mut self) -> Self {
-        self.for_tests = true;
         self
     }
 
@@ -456,8 +449,10 @@ impl ClientBuilder {
                 addresses.len() - 1
             );
         }
-        if self.for_tests {
-            journal::warn!("for_tests: a restarted master may give a held lock to a second holder; not for production");
+        if self.quarantine == Some(false) {
+            journal::warn!(
+                "the quarantine is off: a restarted master may give a held lock to a second holder; not for production"
+            );
         }
         let pause = self.retry.as_ref().and_then(options::pause);
         let engine = Engine::start(settings, addresses)?;
@@ -533,7 +528,7 @@ impl ClientBuilder {
             None => default_label(),
         };
         let backoff = self.retry.as_ref().map_or(Ok(Backoff::DEFAULT), backoff)?;
-        let quarantine = self.quarantine.unwrap_or(quorum.masters() >= 2) && !self.for_tests;
+        let quarantine = self.quarantine.unwrap_or(quorum.masters() >= 2);
         Ok(Settings {
             quorum,
             namespace,

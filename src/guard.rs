@@ -171,7 +171,13 @@ impl LockGuard {
     /// [`Error::Lost`] if there is nothing left to hand over.
     pub fn detach(mut self) -> Result<DetachedLease, Error> {
         match self.held.take() {
-            Some(held) => DetachedLease::of(held),
+            Some(held) => {
+                let detached = DetachedLease::of(&held);
+                if detached.is_err() {
+                    leave(held);
+                }
+                detached
+            }
             None => unreachable!("a guard without a lease"),
         }
     }
@@ -187,7 +193,7 @@ impl Drop for LockGuard {
 
 /// Lets go of a lock and of what its guard shared. In a forked child even that would touch mutexes that another thread of
 /// the parent may have held, so it is forgotten there.
-pub(crate) fn leave(held: Arc<Held>) {
+fn leave(held: Arc<Held>) {
     if !held.let_go() {
         std::mem::forget(held);
     }

@@ -73,7 +73,9 @@ pub(crate) use redleash_protocol as protocol;
 pub use client::{Client, ClientBuilder, CloseReport, InitReport, WatchdogMode};
 pub use crossbeam_channel;
 pub use detached::DetachedLease;
-pub use engine::error::{ConfigError, Error, Lost, MasterAnswer, MasterReport, ReleaseOutcome, Tally};
+pub use engine::error::{
+    ConfigError, Error, Lost, MasterAnswer, MasterReport, ReleaseOutcome, Tally, Unconfirmed, Undelivered,
+};
 pub use guarantees::Guarantees;
 pub use guard::LockGuard;
 pub use holder::Holder;

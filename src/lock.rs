@@ -90,12 +90,6 @@ impl Lock {
         self
     }
 
-    /// Whether the fencing token is drawn in the round that acquires; see [`Options::fenced`].
-    pub fn fenced(self, fenced: bool) -> Lock {
-        let options = self.options.clone().fenced(fenced);
-        self.options(options)
-    }
-
     /// The lock's name.
     pub fn name(&self) -> &str {
         match &self.name {

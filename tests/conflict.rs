@@ -29,7 +29,7 @@ fn on_all_masters() {
     for round in 0..3 {
         for result in [lock.acquire().map(Some), lock.try_acquire_for(secs(10)), lock.try_acquire()] {
             match result {
-                Err(Error::Conflict { name, master, kind }) => {
+                Err(Error::Conflict { name, master, kind, .. }) => {
                     assert_eq!((name.as_str(), kind.as_str()), ("x", "list"));
                     assert!(masters.iter().any(|m| master.ends_with(&format!(":{}", m.port()))), "{master}");
                 }

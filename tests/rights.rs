@@ -44,7 +44,7 @@ fn a_whole_life(masters: &Cluster) {
         let guard = limited.lock("margin").acquire().unwrap();
         support::servers::wait_until(support::ms(50), || guard.margin() == 1)
     });
-    drop(limited.lock("fenced").fenced(true).acquire().unwrap());
+    drop(limited.lock("fenced").options(Options::new().fenced(true)).acquire().unwrap());
     // Who may publish and subscribe is woken: the poll of this waiter is rare.
     let rare = Retry::Backoff { min: secs(50), max: secs(50), cap: secs(50) };
     let waiter = builder(urls(masters)).build().unwrap().lock("wake").options(Options::new().retry(rare));

@@ -19,7 +19,7 @@ use crate::terminal::{self, Terminal};
 use crate::waiting::{self, Patience, Waited, Waiting};
 use crate::watch::{self, Outcome, Watch};
 use redleash::crossbeam_channel::Receiver;
-use redleash::{Client, Lease, LockGuard, MasterReport, Options, ReleaseOutcome};
+use redleash::{Client, Lease, LockGuard, Options, ReleaseOutcome};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -207,11 +207,10 @@ fn finish(name: &str, guard: Arc<LockGuard>, outcome: Outcome, verbose: bool) ->
         ));
     };
     let release = guard.release();
-    if let ReleaseOutcome::Unconfirmed(masters) = &release
+    if let ReleaseOutcome::Unconfirmed(unconfirmed) = &release
         && verbose
     {
-        let masters: Vec<String> =
-            masters.iter().map(|m: &MasterReport| format!("{}: {}", m.master, m.answer)).collect();
+        let masters: Vec<String> = unconfirmed.masters.iter().map(|m| format!("{}: {}", m.master, m.answer)).collect();
         let masters = masters.join("; ");
         say::sentence(&format!(
             "lock {name:?}: too few masters confirmed the release ({masters}); it ends with its ttl"

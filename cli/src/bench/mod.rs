@@ -206,8 +206,8 @@ impl Course<'_> {
         }
         // The releases stand before this question on every connection.
         let asked = self.client.status(lock.name());
-        let (waiting, given_up) = self.client.undelivered();
+        let undelivered = self.client.undelivered();
         self.client.close(CLOSE);
-        asked.is_err() || waiting > 0 || given_up > 0
+        asked.is_err() || undelivered.pending > 0 || undelivered.left_to_ttl > 0
     }
 }

@@ -266,6 +266,7 @@ impl Worker {
             ReleaseOutcome::Released => "Released".into(),
             ReleaseOutcome::AlreadyLost(lost) => format!("AlreadyLost({:?})", lost.reason),
             ReleaseOutcome::Unconfirmed(_) => "Unconfirmed".into(),
+            other => format!("{other:?}"),
         })
         .say();
     }
