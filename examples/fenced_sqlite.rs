@@ -13,8 +13,7 @@ fn write(db: &Connection, guard_token: u64, balance: i64) -> rusqlite::Result<bo
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let nodes = std::env::var("REDLEASH_NODES").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
-    let client = Client::builder().nodes(nodes.split(',')).build()?;
+    let client = Client::from_env()?; // REDLEASH_NODES names the masters
     let _ = client.init(); // already done where the masters have been used before
     let path = std::env::temp_dir().join(format!("redleash-example-{}.sqlite", std::process::id()));
     let db = Connection::open(&path)?;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 /// What a client's configuration protects against and what not; one sentence per line, meant to be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Guarantees {
     /// What mutual exclusion survives.

@@ -8,6 +8,8 @@ use std::fmt;
 /// `Display` shows it in a few words. A label comes from the masters, where any client can write: `Display` escapes the
 /// control characters in it, and those that change the direction of writing; the field has it as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Holder {
     /// Nobody: the key is absent.

@@ -52,15 +52,19 @@
 #[cfg(not(unix))]
 compile_error!("redleash runs on Unix only: it polls file descriptors");
 
+mod builder;
 mod client;
 mod detached;
 mod engine;
+pub mod env;
 mod guarantees;
 mod guard;
 mod holder;
 mod lock;
 mod options;
 mod reentrant;
+#[cfg(feature = "serde")]
+mod serialize;
 mod stats;
 mod status;
 mod sys;
@@ -70,7 +74,8 @@ mod wire;
 
 pub(crate) use redleash_protocol as protocol;
 
-pub use client::{Client, ClientBuilder, CloseReport, InitReport, WatchdogMode};
+pub use builder::{ClientBuilder, WatchdogMode};
+pub use client::{Client, CloseReport, InitReport};
 pub use crossbeam_channel;
 pub use detached::DetachedLease;
 pub use engine::error::{

@@ -16,6 +16,8 @@ pub const MIN_TTL: Duration = Duration::from_millis(100);
 
 /// How long a lock is held for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Lease {
     /// A watchdog renews the lease, a third of `ttl` after each good round, until the guard is dropped. If the process dies
@@ -23,11 +25,13 @@ pub enum Lease {
     /// renewed, until the process ends.
     Watchdog {
         /// The life of each renewal.
+        #[cfg_attr(feature = "serde", serde(with = "crate::serialize::duration"))]
         ttl: Duration,
     },
     /// The lease ends after `ttl` whatever happens; only [`LockGuard::extend`](crate::LockGuard::extend) prolongs it.
     Fixed {
         /// The life of the lease.
+        #[cfg_attr(feature = "serde", serde(with = "crate::serialize::duration"))]
         ttl: Duration,
     },
 }
@@ -35,21 +39,27 @@ pub enum Lease {
 /// The pauses between attempts at a lock that others hold. The shortest is 1 ms: a shorter [`Backoff`](Retry::Backoff) or
 /// [`Fixed`](Retry::Fixed) pause is refused, a shorter [`Custom`](Retry::Custom) one is lengthened.
 #[derive(Clone)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Retry {
     /// A random pause in `min..=max` at first; `max` grows by half per attempt, up to `cap`. The default: 50 to 250 ms,
     /// growing to 1 s.
     Backoff {
         /// The shortest pause.
+        #[cfg_attr(feature = "serde", serde(with = "crate::serialize::duration"))]
         min: Duration,
         /// The longest pause at first.
+        #[cfg_attr(feature = "serde", serde(with = "crate::serialize::duration"))]
         max: Duration,
         /// The longest pause.
+        #[cfg_attr(feature = "serde", serde(with = "crate::serialize::duration"))]
         cap: Duration,
     },
     /// The same pause every time. Clients that share it tend to collide; prefer some jitter.
-    Fixed(Duration),
+    Fixed(#[cfg_attr(feature = "serde", serde(with = "crate::serialize::duration"))] Duration),
     /// A pause of your own: the number of pauses so far in, the pause out. Below 1 ms it counts as 1 ms.
+    #[cfg_attr(feature = "serde", serde(skip))]
     Custom(Arc<dyn Fn(u32) -> Duration + Send + Sync>),
 }
 
@@ -76,13 +86,19 @@ impl fmt::Debug for Retry {
 /// # let _ = options;
 /// ```
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 #[must_use = "options change nothing before they are given to `Lock::options`"]
 pub struct Options {
     lease: Option<Lease>,
     fenced: bool,
+    #[cfg_attr(feature = "serde", serde(with = "crate::serialize::duration"))]
     lock_delay: Duration,
+    #[cfg_attr(feature = "serde", serde(with = "crate::serialize::duration"))]
     min_hold: Duration,
+    #[cfg_attr(feature = "serde", serde(with = "crate::serialize::maybe"))]
     max_hold: Option<Duration>,
+    #[cfg_attr(feature = "serde", serde(with = "crate::serialize::maybe"))]
     hand_over: Option<Duration>,
     tries: Option<u32>,
     fail_fast: bool,
