@@ -57,7 +57,7 @@ impl Status {
             Some((Answer::View(view), at)) => {
                 MasterStatus { round_trip: Some(at.since(finished.start)), ..MasterStatus::of(label, view) }
             }
-            Some((other, _)) => MasterStatus::silent(label, MasterAnswer::from(other).to_string()),
+            Some((other, _)) => MasterStatus::silent(label, MasterAnswer::of(other).to_string()),
             None => MasterStatus::silent(label, Cause::TimedOut.to_string()),
         });
         let (quorum, quarantine) = (settings.quorum.votes(), settings.quarantine);

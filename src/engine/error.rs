@@ -106,8 +106,8 @@ impl fmt::Display for MasterAnswer {
     }
 }
 
-impl From<&Answer> for MasterAnswer {
-    fn from(answer: &Answer) -> MasterAnswer {
+impl MasterAnswer {
+    pub(crate) fn of(answer: &Answer) -> MasterAnswer {
         match answer {
             Answer::Yes(_) | Answer::View(_) => MasterAnswer::Yes,
             Answer::Held(_) => MasterAnswer::HeldByOther,
@@ -154,7 +154,7 @@ impl Tally {
         let masters = labels.iter().zip(round.answers()).enumerate().map(|(i, (label, answer))| MasterReport {
             master: label.clone(),
             elapsed: answer.as_ref().map(|(_, at)| at.since(start)),
-            answer: answer.as_ref().map_or_else(|| silent(i), |(a, _)| a.into()),
+            answer: answer.as_ref().map_or_else(|| silent(i), |(a, _)| MasterAnswer::of(a)),
         });
         let elapsed = end.since(start);
         Tally { quorum, elapsed, tried_for: elapsed, masters: masters.collect() }
