@@ -31,23 +31,21 @@ impl Client {
 #[non_exhaustive]
 pub enum WatchdogMode {
     /// As [`PerLock`](WatchdogMode::PerLock) for up to 256 locks that are held at the same time, and as
-    /// [`Shared`](WatchdogMode::Shared) for those beyond.
-    ///
-    /// A few locks get the independence of a thread each. With many, the threads compete for the processors: of 2 000 locks
-    /// with a ttl of 3 s and a thread each, an eighth was lost beside eight busy programs, and none by the shared thread.
+    /// [`Shared`](WatchdogMode::Shared) for those beyond: a few locks are independent of each other, and the threads of
+    /// many do not compete for the processors.
     #[default]
     Auto,
-    /// A thread for each lock that is held for longer than a third of its ttl. No renewal waits for another. For up to 4 096
-    /// locks of a client; those beyond are renewed as with [`Shared`](WatchdogMode::Shared).
+    /// A thread for each lock that is held for longer than a third of its ttl: no renewal waits for another. For up to
+    /// 4 096 locks of a client; those beyond are renewed as with [`Shared`](WatchdogMode::Shared).
     PerLock,
-    /// One thread for all, which renews what is due together in one script of up to 100 keys per master. For very many
-    /// held locks: a thread costs memory, and a script of one key costs the masters five times as much.
+    /// One thread for all, which renews what is due together, in scripts of up to 100 keys per master. It is cheapest
+    /// for very many locks, for this process and for the masters.
     Shared,
 }
 
 impl WatchdogMode {
-    /// How many locks have a thread of their own. A thread takes four of the kernel's memory mappings, of which a process has
-    /// 65 530 unless set otherwise; a thread that finds none left when it begins aborts the process, which nobody can catch.
+    /// How many locks have a thread of their own. Threads take memory mappings, of which the kernel gives a process a
+    /// bounded number, and a thread that finds none left when it begins aborts the process.
     fn threads(self) -> usize {
         match self {
             WatchdogMode::Auto => 256,
@@ -57,7 +55,10 @@ impl WatchdogMode {
     }
 }
 
-/// Settings of a [`Client`]; checked once, by [`build`](ClientBuilder::build), with an error that names the field.
+/// Settings of a [`Client`]. [`build`](ClientBuilder::build) checks them all, with an error that names the field.
+///
+/// Only the nodes are required. A setting that is given twice counts as it was given last; nodes add up. `Debug` shows
+/// the nodes without their passwords.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default, deny_unknown_fields))]
 #[must_use = "a builder does nothing before `build` is called"]
@@ -129,18 +130,18 @@ impl Default for ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// Adds a master: `redis://[[user]:password@]host[:port][/db]` or `unix:///path`. Every node must be a server of its
-    /// own. Three or five; an even number tolerates no more failures than one less. What is neither letter nor digit in a
-    /// user or password is percent-encoded.
+    /// Adds a master: `redis://[[user]:password@]host[:port][/db]` or `unix:///path`. Every node must be a server of
+    /// its own. Name three or five: an even number tolerates no more failures than one less. In a user or password,
+    /// characters other than letters and digits are percent-encoded.
     ///
-    /// A host name is looked up for each connection, and again at least every quarter of `max_lease`: connections to a server
-    /// that is no longer the one there are closed. Stop a server before its address is given to another one.
+    /// A host name is looked up for each connection, and again at least every quarter of `max_lease`: a connection to a
+    /// server that the name no longer leads to is closed. Stop a server before you give its address to another one.
     pub fn node(mut self, url: impl Into<String>) -> Self {
         self.nodes.push(Secret(url.into()));
         self
     }
 
-    /// Adds masters.
+    /// Adds masters, each as [`node`](ClientBuilder::node) does.
     pub fn nodes<U: Into<String>>(self, urls: impl IntoIterator<Item = U>) -> Self {
         urls.into_iter().fold(self, |builder, url| builder.node(url))
     }
@@ -151,9 +152,9 @@ impl ClientBuilder {
         self
     }
 
-    /// The name of the deployment, 1 to 64 of `A-Z a-z 0-9 . _ -`; clients with another one, another number of nodes or
-    /// another `max_lease` are refused by the masters when they connect, and in every vote. All clients of a deployment name
-    /// the same masters in the same order; a master belongs to one deployment.
+    /// The name of the deployment, 1 to 64 of `A-Z a-z 0-9 . _ -`. All its clients name the same masters in the same
+    /// order, and a master belongs to one deployment. The masters refuse a client with another name, another number of
+    /// nodes, another quorum or another `max_lease`, when it connects and in every vote: [`Error::DeploymentMismatch`].
     /// Default: `default`.
     pub fn deployment(mut self, id: impl Into<String>) -> Self {
         self.deployment = id.into();
@@ -171,8 +172,8 @@ impl ClientBuilder {
         self
     }
 
-    /// The assumed bound on the rate error between this machine's clock and a master's, from 0 to 0.5. Default: 0.01. chrony
-    /// may slew by 0.083 unless `maxslewrate` is lowered.
+    /// The assumed bound on the rate error between this machine's clock and a master's, from 0 to 0.5. Default: 0.01.
+    /// chrony may slew by 0.083 unless `maxslewrate` is lowered.
     pub fn drift(mut self, drift: f64) -> Self {
         self.drift = drift;
         self
@@ -184,57 +185,61 @@ impl ClientBuilder {
         self
     }
 
-    /// How long one master may take to answer a round. Default: `ttl / 50`, from 50 to 500 ms.
+    /// How long one master may take to answer a round, at least 1 ms. Default: `ttl / 50`, from 50 to 500 ms.
     pub fn master_timeout(mut self, limit: Duration) -> Self {
         self.master_timeout = Some(limit);
         self
     }
 
-    /// How long a whole round may take. Default: `ttl / 10`, at least 50 ms, and no longer than one master may take. The watchdog
-    /// waits for a renewal for so long too, but for `ttl / 6` if nothing is set: nobody waits for it.
+    /// How long a whole round may take, at least 1 ms and at most the
+    /// [`master_timeout`](ClientBuilder::master_timeout). Default: `ttl / 10`, at least 50 ms. The watchdog waits for a
+    /// renewal this long too; if nothing is set, it waits for `ttl / 6`, because no caller waits for it.
     pub fn round_timeout(mut self, limit: Duration) -> Self {
         self.round_timeout = Some(limit);
         self
     }
 
-    /// After this time with an unanswered request a connection is closed and replaced. Longer than a round's limit, so that
-    /// a lock with a short ttl does not cost the others their connection. Default: 1 s.
+    /// How long a request may stay unanswered before its connection is closed and replaced, at least 1 ms. Choose it
+    /// longer than a round may take, or a lock with a short ttl costs all others their connection. Default: 1 s.
     pub fn hang_timeout(mut self, limit: Duration) -> Self {
         self.hang_timeout = limit;
         self
     }
 
-    /// How long connecting to a master may take, handshake included. Callers never wait for it, but for
-    /// [`build`](ClientBuilder::build). Default: 250 ms.
+    /// How long connecting to a master may take, handshake included, from 1 ms to 1 h. Only
+    /// [`build`](ClientBuilder::build) waits for it. Default: 250 ms.
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
         self.connect_timeout = limit;
         self
     }
 
-    /// The fault margin `f`: the quorum is `floor((N + f) / 2) + 1`, and exclusion survives `f` masters that evict, jump
-    /// their clocks, or lose memory unnoticed. Default: 0, which is Redlock.
+    /// The fault margin `f`: the quorum is `floor((N + f) / 2) + 1`, and exclusion survives `f` masters that evict,
+    /// jump their clocks, or lose memory unnoticed. Default: 0, which is Redlock.
     pub fn fault_margin(mut self, f: usize) -> Self {
         self.fault_margin = f;
         self
     }
 
-    /// The longest lease of any client of this deployment. A quarantine is a quarter longer: so often, at the least, each
-    /// client looks up the addresses of the masters. All clients must agree; the masters see to it. Default: 60 s.
+    /// The longest lease of any client of this deployment, from 100 ms to 24 h. All clients must agree, and the masters
+    /// check it. A quarantine is a quarter longer, because clients look up the masters' addresses once in that time.
+    /// Default: 60 s.
     pub fn max_lease(mut self, max_lease: Duration) -> Self {
         self.max_lease = max_lease;
         self
     }
 
-    /// Whether a master that lost its memory casts no votes for a little more than `max_lease`. Default: yes for two nodes and
-    /// more, no for one, where it would only be an outage. Without it a restarted master can give a held lock to a second holder,
-    /// and so can one that was flushed. Where clients of the same settings with a quarantine have begun a generation, it binds
-    /// this client too. `quarantine(false)` is for tests against throw-away servers, and is warned of in the log.
+    /// Whether a master that lost its memory casts no votes for a little more than `max_lease`. Default: yes for two
+    /// nodes and more; no for one, where it would only be an outage.
+    ///
+    /// Without it, a master that was restarted or flushed can give a held lock to a second holder. `quarantine(false)`
+    /// is meant for tests against throw-away servers, and is a warning in the log. Where another client with the same
+    /// settings and a quarantine has begun a generation, it binds this client too.
     pub fn quarantine(mut self, on: bool) -> Self {
         self.quarantine = Some(on);
         self
     }
 
-    /// How long a call without a limit of its own endures an outage before it returns the error. Default: 10 s.
+    /// How long a call without a limit of its own goes on during an outage before it returns the error. Default: 10 s.
     pub fn outage_patience(mut self, patience: Duration) -> Self {
         self.outage_patience = patience;
         self
@@ -266,21 +271,25 @@ impl ClientBuilder {
         self
     }
 
-    /// What others read about the holders of this client's locks, at most 128 bytes. Default: host and process id.
+    /// What others read about the holders of this client's locks: at most 128 bytes, no control characters. Default:
+    /// host and process id.
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());
         self
     }
 
-    /// Checks the settings, connects to all masters in parallel, and waits for them for at most the connect limit.
+    /// Checks the settings, connects to all masters in parallel, and waits for them for at most the
+    /// [`connect_timeout`](ClientBuilder::connect_timeout).
     ///
-    /// An outage is not an error here: the first lock reports it, with what every master said.
+    /// An outage is not an error here: the first lock reports it, with what every master answered.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] with the field and the limit; also for a node that can never serve: one server behind two names, a
-    /// replica, a node of a Redis Cluster, a master of another deployment; and for one that does not let this user in, or not do
-    /// what a lock needs: a wrong password or database, a missing right, by its name. One such node is enough.
+    /// - [`Error::Config`] for a wrong setting, with the field and what it may be.
+    /// - [`Error::Config`] for a node that can never serve: one server under two names, a replica, a node of a Redis
+    ///   Cluster, a wrong password or database, or a user that lacks a right, which is named. One such node is enough.
+    /// - [`Error::DeploymentMismatch`] for a master of a deployment with other settings.
+    /// - [`Error::System`] if the operating system refuses a thread or random bits.
     pub fn build(self) -> Result<Client, Error> {
         let (addresses, settings) = self.checked()?;
         let terms = Arc::new(Options::new().lease(Lease::Watchdog { ttl: self.ttl }).terms(&settings)?);

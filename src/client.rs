@@ -35,14 +35,14 @@ impl Client {
         &self.engine
     }
 
-    /// The lock `name`: 1 to 512 bytes without braces and control characters. This only makes a handle and asks no master:
-    /// [`Lock::acquire`] acquires. A wrong name is an error of the first call that acquires.
+    /// The lock `name`, 1 to 512 bytes without braces and control characters. This asks no master: [`Lock::acquire`]
+    /// acquires. A wrong name is an error of the first call that acquires.
     pub fn lock(&self, name: &str) -> Lock {
         Lock::new(&self.engine, name, &self.terms, self.pause.as_ref())
     }
 
-    /// The lock `name`, for a thread that may acquire it again while it holds it. This only makes a handle, as
-    /// [`lock`](Client::lock) does.
+    /// The lock `name`, for a thread that may acquire it again while it holds it. This asks no master, as
+    /// [`lock`](Client::lock).
     pub fn reentrant_lock(&self, name: &str) -> ReentrantLock {
         ReentrantLock::new(self.lock(name))
     }
@@ -51,28 +51,30 @@ impl Client {
     /// masters are new.
     ///
     /// It rests on one assumption that no program can check: **no lease has been held on these masters for the last
-    /// `max_lease`**. So it is refused unless all masters answer, none has a generation, and all are empty; each master is marked
-    /// with the question, and settled only if nothing has happened to it since.
+    /// `max_lease`**. So it fails unless all masters answer, none has a generation, and all are empty. It marks each
+    /// master when it asks, and settles it only if nothing has happened to it since.
     ///
-    /// Several may run it at once: one settles the masters, the others wait for that (or finish it, if that one dies), at most 15 s.
-    /// Where all masters are settled by the same settings it changes nothing and says so ([`InitReport::already`]).
+    /// Several processes may run it at once: one settles the masters, and the others wait for that, or finish it if
+    /// that one dies, for at most 15 s. If all masters are settled by the same settings already, it changes nothing and
+    /// says so ([`InitReport::already`]).
     ///
     /// # Errors
     ///
-    /// [`Error::NotBlank`] if a master has been used before, or is empty beside others that are settled (it may have forgotten a
-    /// lease), [`Error::NoQuorum`] if not all of them answer.
+    /// [`Error::NotBlank`] if a master has been used before, or is empty beside others that are settled (it may have
+    /// forgotten a lease), [`Error::NoQuorum`] if not all of them answer.
     pub fn init(&self) -> Result<InitReport, Error> {
         let (tally, already) = self.engine.init()?;
         Ok(InitReport { tally, already, max_lease: self.engine.settings.max_lease })
     }
 
     /// Takes over a lock that another process of this machine gave up with
-    /// [`LockGuard::detach`](crate::LockGuard::detach); the guard renews it from now on.
+    /// [`LockGuard::detach`](crate::LockGuard::detach). The guard renews it from now on, with this client's ttl and
+    /// settings.
     ///
     /// # Errors
     ///
-    /// [`Error::NoQuorum`] if it was adopted or lost meanwhile, or too few masters answer; [`Error::TooSlow`] if the old
-    /// lease has ended.
+    /// [`Error::NoQuorum`] if it was adopted or lost meanwhile, or too few masters answer; [`Error::TooSlow`] if the
+    /// old lease has ended.
     #[must_use = "the lock is released as soon as the guard is dropped, at once with `let _ =`: keep it in a variable"]
     pub fn adopt(&self, lease: DetachedLease) -> Result<LockGuard, Error> {
         let keys = self.engine.settings.namespace.keys(&lease.name);
@@ -90,9 +92,9 @@ impl Client {
         self.lock(name).status()
     }
 
-    /// Takes the lock `name` away from whoever holds it. The holder finds out at its next renewal or
-    /// [`verify`](crate::LockGuard::verify). Nobody else is granted before its lease would have ended, so a holder that
-    /// asks `check` is alone to the end. Raises the fencing counter.
+    /// Takes the lock `name` away from its holder, which learns so at its next renewal or
+    /// [`verify`](crate::LockGuard::verify). Nobody else gets the lock before that lease would have ended, so a holder
+    /// that asks `check` is alone to the end. Raises the fencing counter.
     ///
     /// # Errors
     ///
@@ -101,9 +103,9 @@ impl Client {
         self.revoke(name, false)
     }
 
-    /// Deletes the lock `name` on all masters, whoever holds it. **The next one is granted at once, while the former holder may
-    /// still rely on its lease**: only for a holder that is known to be dead. One that lives after all finds out at its next
-    /// renewal, and its key is not written again. Raises the fencing counter.
+    /// Deletes the lock `name` on all masters. **The next client gets it at once, while the former holder may still
+    /// rely on its lease**: use it only for a holder that is known to be dead. One that lives after all learns so at
+    /// its next renewal, and its key is not written again. Raises the fencing counter.
     ///
     /// # Errors
     ///
@@ -123,8 +125,8 @@ impl Client {
         Guarantees::of(&self.engine.settings)
     }
 
-    /// Ends the client: locks still held are reported lost to their holders (and end on the masters with their ttl), every
-    /// other call fails from here on, and all threads end. Waits for them for at most `limit`.
+    /// Ends the client. Locks that are still held are reported lost to their holders, and end on the masters with their
+    /// ttl; every other call fails from here on; all threads end, and are waited for, for at most `limit`.
     pub fn close(&self, limit: Duration) -> CloseReport {
         if self.engine.is_forked() {
             return CloseReport { unreleased: Vec::new(), threads_left: 0 };
@@ -139,8 +141,8 @@ impl Client {
         if self.engine.is_forked() { Undelivered::default() } else { self.engine.reaper.counts() }
     }
 
-    /// How this client has fared so far: whether its timers kept up, and what it could not deliver. Cheap, and takes no lock that
-    /// an acquire or a release waits for.
+    /// How this client has fared so far: whether its timers kept up, and what it could not deliver. It is cheap, and
+    /// takes no mutex that an acquire or a release waits for.
     pub fn stats(&self) -> Stats {
         Stats::of(&self.engine, self.undelivered())
     }
@@ -156,7 +158,7 @@ impl fmt::Debug for Client {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct InitReport {
-    /// What every master said.
+    /// What every master answered.
     pub tally: Tally,
     /// The masters were settled by the same settings already, and nothing was changed.
     pub already: bool,

@@ -19,9 +19,9 @@ use std::time::Duration;
 ///
 /// # Its text is a secret
 ///
-/// `to_string` writes the lease down for a pipe, or for a file that others cannot read, and `parse` reads it in the other
-/// process. **Any process on this machine that has the text can take the lock**: keep it out of logs and command lines.
-/// `Debug` shows the name and the remaining time alone.
+/// `to_string` writes the lease down for a pipe, or for a file that others cannot read, and `parse` reads it in the
+/// other process. **Any process on this machine that has the text can take the lock**: keep it out of logs and command
+/// lines. `Debug` shows the name and the remaining time alone.
 ///
 /// ```no_run
 /// use redleash::{Client, DetachedLease, LockGuard};
@@ -81,9 +81,9 @@ impl fmt::Display for DetachedLease {
 ///
 /// # Errors
 ///
-/// [`Error::Config`] for the field `detached lease`, if the text is something else, or comes from another machine or from
-/// before a restart of this one, where its deadline means nothing. Always where the system does not tell one boot from
-/// another (all but Linux). The text is not repeated in the error.
+/// [`Error::Config`] for the field `detached lease`, if the text is something else, or comes from another machine or
+/// from before a restart of this one, where its deadline means nothing. Always where the system does not tell one boot
+/// from another (all but Linux). The text is not repeated in the error.
 impl FromStr for DetachedLease {
     type Err = Error;
 
@@ -136,7 +136,8 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_is_read(
-            name in "\\PC{1,40}", token: [u8; 16], label in "[ -~]{0,128}", since_ms: u64, until: u64, cut in any::<u16>()
+            name in "\\PC{1,40}", label in "[ -~]{0,128}", token: [u8; 16], since_ms: u64, until: u64,
+            cut in any::<u16>()
         ) {
             let text = lease(&name, token, &label, since_ms, until).to_string();
             let read: DetachedLease = text.parse().unwrap();

@@ -1,6 +1,7 @@
 //! The variables of the environment that name a deployment, for programs and the command line alike.
 //!
-//! [`ClientBuilder::from_env`](crate::ClientBuilder::from_env) reads them; the program `redleash` has an option for each.
+//! [`ClientBuilder::from_env`](crate::ClientBuilder::from_env) reads them; the program `redleash` has an option for
+//! each.
 
 use crate::builder::ClientBuilder;
 use crate::client::Client;
@@ -16,7 +17,8 @@ pub const NAMESPACE: &str = "REDLEASH_NAMESPACE";
 pub const DEPLOYMENT: &str = "REDLEASH_DEPLOYMENT";
 /// The longest lease of any client of the deployment: `90s`, `1m30s`, or a number of seconds.
 pub const MAX_LEASE: &str = "REDLEASH_MAX_LEASE";
-/// The fault margin, a number of masters; as [`ClientBuilder::fault_margin`](crate::ClientBuilder::fault_margin) takes it.
+/// The fault margin, a number of masters; as [`ClientBuilder::fault_margin`](crate::ClientBuilder::fault_margin) takes
+/// it.
 pub const FAULT_MARGIN: &str = "REDLEASH_FAULT_MARGIN";
 
 impl Client {
@@ -39,16 +41,17 @@ impl Client {
 }
 
 impl ClientBuilder {
-    /// The settings of the deployment that the environment names, by the variables that the program `redleash` reads, with
-    /// the same meaning: [`REDLEASH_NODES`](NODES), which is required, [`REDLEASH_NAMESPACE`](NAMESPACE),
-    /// [`REDLEASH_DEPLOYMENT`](DEPLOYMENT), [`REDLEASH_MAX_LEASE`](MAX_LEASE) and [`REDLEASH_FAULT_MARGIN`](FAULT_MARGIN).
-    /// All else has its default; the ttl is lowered to `max_lease` where that is shorter.
+    /// The settings of the deployment that the environment names, by the variables that the program `redleash` reads,
+    /// with the same meaning: [`REDLEASH_NODES`](NODES), which is required, [`REDLEASH_NAMESPACE`](NAMESPACE),
+    /// [`REDLEASH_DEPLOYMENT`](DEPLOYMENT), [`REDLEASH_MAX_LEASE`](MAX_LEASE) and
+    /// [`REDLEASH_FAULT_MARGIN`](FAULT_MARGIN). All else has its default; the ttl is lowered to `max_lease` where that
+    /// is shorter.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] whose field is the variable, if one is wrong or `REDLEASH_NODES` names nobody: there is no default, because
-    /// the host's own server would be a lock that no other host sees. No URL is repeated in an error: it may have a
-    /// password in it.
+    /// [`Error::Config`] whose field is the variable, if one is wrong or `REDLEASH_NODES` names nobody: there is no
+    /// default, because the host's own server would be a lock that no other host sees. No URL is repeated in an error:
+    /// it may have a password in it.
     pub fn from_env() -> Result<ClientBuilder, Error> {
         from_variables(|name| std::env::var_os(name))
     }

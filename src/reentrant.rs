@@ -18,12 +18,12 @@ use std::time::{Duration, Instant};
 ///
 /// # What it promises
 ///
-/// As [`Lock`], with which it shares keys: a `Lock` and a `ReentrantLock` of one name exclude each other. Ownership is per
-/// thread and client: guards are not `Send`, and another thread of this process waits like any other client.
+/// As [`Lock`], with which it shares keys: a `Lock` and a `ReentrantLock` of one name exclude each other. Ownership is
+/// per thread and client: guards are not `Send`, and another thread of this process waits like any other client.
 ///
 /// # Fairness
 ///
-/// None, as [`Lock`].
+/// As [`Lock`].
 ///
 /// # Cost
 ///
@@ -87,8 +87,8 @@ impl ReentrantLock {
         self.enter_or(|| self.lock.try_acquire_until(deadline))
     }
 
-    /// Waits until the lock is this thread's, `limit` is over, or `go_on` says no; see [`Lock::acquire_while`]. Re-entry does
-    /// not wait, and does not ask `go_on`.
+    /// Waits until the lock is this thread's, `limit` is over, or `go_on` says no; see [`Lock::acquire_while`].
+    /// Re-entry does not wait, and does not ask `go_on`.
     #[must_use = "the lock is left as soon as the guard is dropped, at once with `let _ =`: keep it in a variable"]
     pub fn acquire_while(
         &self,
@@ -144,7 +144,7 @@ impl fmt::Debug for ReentrantLock {
 
 /// One entry into a [`ReentrantLock`]; the lock is released when the thread's last one is dropped, in any order.
 ///
-/// Everything that a [`LockGuard`] tells, it tells too.
+/// It has all methods of a [`LockGuard`] that take it by reference.
 #[must_use = "the lock is left as soon as the guard is dropped"]
 pub struct ReentrantGuard {
     key: (usize, Arc<str>),
@@ -159,8 +159,8 @@ impl ReentrantGuard {
         self.inner.as_ref().map_or(0, Rc::strong_count).saturating_sub(1)
     }
 
-    /// Leaves the lock. If this is the thread's last guard of it, the lock is released as by [`LockGuard::release`], which
-    /// waits for a quorum to confirm it; `None` if the thread still holds it by another guard.
+    /// Leaves the lock. If this is the thread's last guard of it, the lock is released as by [`LockGuard::release`],
+    /// which waits for a quorum to confirm it; `None` if the thread still holds it by another guard.
     #[must_use = "a release can find that the lock was lost, or stay unconfirmed"]
     pub fn release(mut self) -> Option<ReleaseOutcome> {
         let inner = self.leave();

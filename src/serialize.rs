@@ -1,7 +1,7 @@
 //! Reports written and settings read by serde, with the feature `serde`.
 //!
-//! Durations of settings are text, as in the environment: `90s`, `1m30s`. Those of reports are numbers, with the unit in the
-//! field's name.
+//! Durations of settings are text, as in the environment: `90s`, `1m30s`. Those of reports are numbers, with the unit
+//! in the field's name.
 
 use crate::holder::Holder;
 use crate::stats::Stats;

@@ -8,11 +8,11 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// The longest time from the moment at which something was due for a lease (a renewal, the announcement of its end) to its
-    /// being begun. More than a few milliseconds says that this process was stopped, or is short of processor time; above
-    /// 50 ms it is logged.
+    /// The longest delay with which something began that was due for a lease: a renewal, or the announcement of its
+    /// end. More than a few milliseconds mean that this process was stopped, or is short of processor time; above 50 ms
+    /// it is logged.
     pub renewal_latest: Duration,
-    /// The same of the client's chores, such as delivering releases again and looking after idle connections. Leases do not
+    /// The same for the client's chores, such as delivering releases again and checking idle connections. Leases do not
     /// wait for them.
     pub chore_latest: Duration,
     /// How many chores took longer than 10 ms. Chores do not block, so this too tells of a lack of processor time.

@@ -68,7 +68,8 @@ impl Status {
         self.masters.iter().filter(|m| m.failure.is_none() && says(m)).count() >= self.quorum
     }
 
-    /// Who holds the lock, as a quorum of masters agrees. It is [`Holder::Nobody`] if the lock is [free](Status::is_free).
+    /// Who holds the lock, as a quorum of masters agrees. It is [`Holder::Nobody`] if the lock is
+    /// [free](Status::is_free).
     ///
     /// `None` if no quorum agrees: too few masters answer, too few may vote (see [`is_free`](Status::is_free)), or, for
     /// a moment, two clients that acquire the lock at the same time share the votes.
@@ -78,13 +79,14 @@ impl Status {
         agreed.or_else(|| self.is_free().then_some(&Holder::Nobody))
     }
 
-    /// Whether a quorum of masters has the same value: an owner's, or a foreign one, which keeps all others out as well.
+    /// Whether a quorum of masters has the same value: an owner's, or a foreign one, which keeps all others out as
+    /// well.
     pub fn is_held(&self) -> bool {
         matches!(self.holder(), Some(Holder::Owner { .. } | Holder::Foreign { .. }))
     }
 
-    /// Whether nobody holds the lock, as a quorum of masters says that may vote: a master that lost its memory not long ago
-    /// has no key, and cannot tell whether somebody still relies on the lock.
+    /// Whether nobody holds the lock, as a quorum of masters says that may vote: a master that lost its memory not long
+    /// ago has no key, and cannot tell whether somebody still relies on the lock.
     pub fn is_free(&self) -> bool {
         self.is_quorum(|m| m.holder == Some(Holder::Nobody) && (m.votes() || !self.quarantine))
     }

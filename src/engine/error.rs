@@ -77,7 +77,7 @@ pub enum MasterAnswer {
     Marked,
     /// It did not vote, for a reason that the next round finds out.
     NoVote,
-    /// Nothing that counts, and why.
+    /// No answer that counts; why.
     Failed(String),
 }
 
@@ -130,7 +130,7 @@ impl MasterAnswer {
     }
 }
 
-/// What every master said to one round. `Debug` is the sentence of `Display`.
+/// What every master answered to one round. `Debug` is the sentence of `Display`.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tally {
@@ -160,7 +160,7 @@ impl Tally {
         Tally { quorum, elapsed, tried_for: elapsed, masters: masters.collect() }
     }
 
-    /// How many masters said yes.
+    /// How many masters answered yes.
     pub fn yes(&self) -> usize {
         self.masters.iter().filter(|m| m.answer == MasterAnswer::Yes).count()
     }
@@ -262,8 +262,8 @@ impl fmt::Display for ConfigError {
 
 /// Everything that can go wrong. Contention is not in here, but for [`Error::TriesUsedUp`], which the caller asked for.
 ///
-/// `Debug` is the sentence of `Display` and the name of the variant, in one line: `main` prints it for the error that it
-/// returns.
+/// `Debug` is the sentence of `Display` and the name of the variant, in one line: `main` prints it for the error that
+/// it returns.
 #[non_exhaustive]
 pub enum Error {
     /// Too few masters answered to decide: an outage. The tally says which and why. Nothing is held.
@@ -273,7 +273,7 @@ pub enum Error {
     TooSlow {
         /// The ttl that was asked for.
         ttl: Duration,
-        /// What every master said, and when.
+        /// What every master answered, and when.
         tally: Tally,
     },
     /// The lock was held and is lost. Stop the work that it guards.
@@ -294,7 +294,7 @@ pub enum Error {
     Quarantined {
         /// When enough masters vote again.
         ready_in: Duration,
-        /// What every master said.
+        /// What every master answered.
         tally: Tally,
     },
     /// The key of this lock is another kind of thing.
@@ -345,16 +345,16 @@ impl fmt::Display for Error {
             Error::TooSlow { ttl, tally } => {
                 write!(
                     f,
-                    "the masters answered too late for a ttl of {ttl:?} (raise the ttl, or look at the network and at the load of \
-                     the masters): {tally}"
+                    "the masters answered too late for a ttl of {ttl:?} (raise the ttl, or look at the network and at \
+                     the load of the masters): {tally}"
                 )
             }
             Error::Lost(lost) => write!(f, "{lost}"),
             Error::EndsSoon { name, left, wanted } => {
                 write!(
                     f,
-                    "lock {name:?} is held for {} more only, and {wanted:?} are wanted: extend it, or wait for its next renewal \
-                     (nothing lengthens it beyond max_hold, if that is set)",
+                    "lock {name:?} is held for {} more only, and {wanted:?} are wanted: extend it, or \
+                     wait for its next renewal (nothing lengthens it beyond max_hold, if that is set)",
                     Rounded(*left)
                 )
             }
@@ -371,7 +371,8 @@ impl fmt::Display for Error {
             Error::TriesUsedUp { tries, tally } => write!(f, "others held the lock in all of {tries} tries: {tally}"),
             Error::NotBlank(tally) => write!(
                 f,
-                "init settles new and empty masters only, because a lease that they forgot could still be relied on: {tally}"
+                "init settles new and empty masters only, because a lease that they forgot could still be relied on: \
+                 {tally}"
             ),
             Error::Config(e) => write!(f, "configuration: {e}"),
             Error::Closed => write!(f, "the client is closed; build a new one"),
@@ -424,7 +425,7 @@ impl Error {
         )
     }
 
-    /// What the masters said, where masters were asked.
+    /// What the masters answered, where masters were asked.
     pub fn tally(&self) -> Option<&Tally> {
         match self {
             Error::NoQuorum(tally)

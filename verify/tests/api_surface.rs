@@ -1,8 +1,8 @@
 //! What is public, as a list that a review sees: `api.txt` has every public item of the library, without its docs.
 //!
-//! It is read from the source, so that it is the same with every compiler: the items that `src/lib.rs` exports, their public
-//! fields, variants and methods, and the traits that they implement. What the compiler adds by itself (auto traits) is in
-//! `tests/api.rs`.
+//! It is read from the source, so that it is the same with every compiler: the items that `src/lib.rs` exports, their
+//! public fields, variants and methods, and the traits that they implement. What the compiler adds by itself (auto
+//! traits) is in `tests/api.rs`.
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use std::collections::BTreeMap;
