@@ -5,6 +5,7 @@
 
 use crate::builder::ClientBuilder;
 use crate::client::Client;
+use crate::duration::duration;
 use crate::engine::error::Error;
 use std::ffi::OsString;
 use std::time::Duration;
@@ -111,13 +112,6 @@ fn named(error: Error) -> Error {
         }
         other => other,
     }
-}
-
-/// As on the command line: a number without a unit is seconds.
-pub(crate) fn duration(text: &str) -> Option<Duration> {
-    let bare = text.ends_with(|c: char| c.is_ascii_digit()) && text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    let zero = if text.starts_with('.') { "0" } else { "" };
-    humantime::parse_duration(&format!("{zero}{text}{}", if bare { "s" } else { "" })).ok()
 }
 
 #[cfg(test)]
