@@ -8,7 +8,6 @@ use crate::client::Client;
 use crate::duration::duration;
 use crate::engine::error::Error;
 use std::ffi::OsString;
-use std::time::Duration;
 
 /// The URLs of the masters, separated by commas; as [`ClientBuilder::node`](crate::ClientBuilder::node) takes them.
 pub const NODES: &str = "REDLEASH_NODES";
@@ -119,6 +118,7 @@ fn named(error: Error) -> Error {
 mod tests {
     use super::*;
     use std::os::unix::ffi::OsStringExt;
+    use std::time::Duration;
 
     const THREE: (&str, &str) = (NODES, "redis://:hunter2@a, redis://b ,,redis://c,");
 
