@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// Appends the plain commands of an acquire for each of `masters` masters.
 pub fn encode_acquire(keys: &Arc<Keys>, owner: &Arc<Owner>, px_ms: u64, masters: usize, out: &mut Vec<u8>) {
-    let operation = Operation::Acquire { px_ms, full: false, fence: false, word: None };
+    let operation = Operation::Acquire { px_ms, full: false, fence: false, entry: None };
     let command = Command { keys: keys.clone(), owner: owner.clone(), operation, nonce: 0 };
     if let Some(packed) = Packed::of(&command) {
         for i in 0..masters {
@@ -39,7 +39,7 @@ impl std::fmt::Debug for PairDecoder {
 impl PairDecoder {
     /// A decoder for `owner`'s attempt on a connection that has cached `settled`.
     pub fn new(keys: Arc<Keys>, owner: Arc<Owner>, settled: &[u8]) -> PairDecoder {
-        let operation = Operation::Acquire { px_ms: 0, full: false, fence: false, word: None };
+        let operation = Operation::Acquire { px_ms: 0, full: false, fence: false, entry: None };
         let command = Command { keys, owner, operation, nonce: 0 };
         PairDecoder { command, settled: settled.to_vec(), replies: reply::Replies::new() }
     }
@@ -64,7 +64,7 @@ impl PairDecoder {
 
 /// How many threads stand in line for a lock in this process, behind the one that contends for it or holds it.
 pub fn in_line(client: &Client, name: &str) -> usize {
-    client.engine().queues.in_line(name)
+    client.engine().queues.queued(name)
 }
 
 /// The most bytes that a reply may have, and the most that are read at once.

@@ -3,6 +3,7 @@
 use super::layout::Keys;
 use super::owner::Owner;
 use super::round::Rule;
+use super::wait_list::{Notify, WaitEntry};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,34 +31,6 @@ pub struct Renewal {
     pub px_ms: u64,
 }
 
-/// What an attempt says of a waiter, for its place in the master's line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Word {
-    /// The waiter: a number of its own.
-    pub waiter: u64,
-    /// How long it keeps its place, in milliseconds.
-    pub ms: u64,
-    /// How long it has waited already, in microseconds.
-    pub waited_us: u64,
-    /// Leave the lock alone, even if it is free, while somebody else in the line may be about to take it: this waiter was
-    /// not told.
-    pub courteous: bool,
-}
-
-/// How a release tells those who wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tell {
-    /// The number under which the holder's process has waited itself, for it may still count among them; zero if it has not.
-    pub waiter: u64,
-    /// At once; else the release only learns that somebody waits, because the turn of this process is not over.
-    pub at_once: bool,
-}
-
-impl Tell {
-    /// Of a lock for which this process stood in no line.
-    pub const AT_ONCE: Tell = Tell { waiter: 0, at_once: true };
-}
-
 /// The operations.
 #[derive(Clone, Debug)]
 pub enum Operation {
@@ -69,8 +42,8 @@ pub enum Operation {
         full: bool,
         /// Raise the fencing counter in the same script.
         fence: bool,
-        /// If the lock is not granted, stand in the line of those who wait. By the script only.
-        word: Option<Word>,
+        /// If the lock is not granted, this place in the wait list. By the script only.
+        entry: Option<WaitEntry>,
     },
     /// Renew our key; where `recreate` is set, write it again if it is absent.
     Extend {
@@ -97,15 +70,15 @@ pub enum Operation {
     Release {
         /// How long the key stays.
         keep: Duration,
-        /// Tell those who wait. Not for an attempt that is undone: it may have held nothing.
-        tell: Option<Tell>,
+        /// Notify a waiter. Not for an attempt that is undone: it may have held nothing.
+        notify: Option<Notify>,
     },
     /// Raise the fencing counter while our key is there.
     Fence,
     /// Lift the fencing counter to at least this while our key is there.
     WriteBack(u64),
-    /// Tell those who wait that the lock is free, if it still is; with the number under which the last holder has waited.
-    Tell(u64),
+    /// Notify the first waiter that the lock is free, if it still is; with the number under which the last holder has waited.
+    Notify(u64),
     /// Ask whether our key is there.
     Verify,
     /// Ask who holds the lock.
@@ -163,7 +136,7 @@ impl Operation {
             Operation::Blank { .. } => 9,
             Operation::Init { .. } => 10,
             Operation::ExtendMany { .. } => 11,
-            Operation::Tell(_) => 12,
+            Operation::Notify(_) => 12,
         }
     }
 
@@ -174,7 +147,7 @@ impl Operation {
             | Operation::Revoke { .. }
             | Operation::Blank { .. }
             | Operation::Init { .. }
-            | Operation::Tell(_) => Rule::All,
+            | Operation::Notify(_) => Rule::All,
             Operation::ExtendMany { .. } => Rule::QuorumOrAll,
             _ => Rule::Quorum,
         }

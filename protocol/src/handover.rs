@@ -1,4 +1,4 @@
-//! Handing a lease to the next waiter of the same process, without the masters.
+//! Handing a lease to the next thread of the same process, without the masters: *lock cohorting*, with a budget.
 //!
 //! To the masters there is one holder with one value, so exclusion and continuity speak of the value and are untouched;
 //! inside the process the guards follow one another under the lease's gate.
@@ -56,30 +56,4 @@ impl Handover {
     pub fn token(&self) -> Option<u64> {
         self.counter.map(|counter| counter + self.passed)
     }
-}
-
-/// How long a process leaves a lock alone that it has released while others waited elsewhere: `max(1 ms, 3 round trips)`.
-/// Its next attempt would stand right behind its own release, before anybody else could come.
-pub fn courtesy(round_trip: Duration) -> Duration {
-    (round_trip * 3).clamp(Duration::from_millis(1), Duration::from_millis(50))
-}
-
-/// How long a process may take a lock again and again while others wait elsewhere: turns of some length cost less than a
-/// change at every release.
-pub const TURN: Duration = Duration::from_millis(7);
-
-/// Whether a process that has taken a lock again and again for `run` tells those who wait elsewhere when it releases it.
-pub fn is_turn_over(run: Duration) -> bool {
-    run >= TURN
-}
-
-/// How long what a master has said of others who wait is believed.
-pub const MEMORY: Duration = Duration::from_millis(200);
-
-/// Whether a process that has taken a lock again and again for `run` leaves it alone for a moment when it releases it: it
-/// was said `ago` that others wait elsewhere, and this release tells one of them, who would find it taken again. It does so at
-/// each such release until it has heard that somebody was told, which ends its run; not by the time since they were told last,
-/// for they may be told in step with its releases, and come too late each time.
-pub fn steps_back(run: Duration, ago: Duration) -> bool {
-    is_turn_over(run) && ago <= MEMORY
 }

@@ -7,7 +7,7 @@
 //!            start                       answers                  quorum before until?
 //!  Acquire ────────▶ Round (N masters) ──────────▶ Judgement ──┬─ yes ─▶ Lease: Held ⇄ Jeopardy ─▶ Lost
 //!     ▲                                                        │                 │
-//!     └───────────── Step::Sleep(until) ◀── contended, outage ─┘                 └─▶ Released
+//!     └───────────── Step::Park(until) ◀── contended, outage ─┘                 └─▶ Released
 //! ```
 
 #![forbid(unsafe_code)]
@@ -24,6 +24,7 @@ pub mod health;
 pub mod init;
 pub mod layout;
 pub mod lease;
+pub mod local_queue;
 pub mod owner;
 pub mod quorum;
 pub mod reap;
@@ -31,7 +32,7 @@ pub mod retry;
 pub mod round;
 pub mod time;
 pub mod validity;
-pub mod wakeup;
+pub mod wait_list;
 
 pub use acquire::{Acquire, End, Step, Wait};
 pub use attempt::Attempt;

@@ -44,9 +44,8 @@ impl Backoff {
     }
 }
 
-/// A lock that is said to be free within this time may be free already: held by nobody, while those who wait leave it to one
-/// another, or have a vote each.
-pub const SOON: Duration = super::handover::TURN;
+/// A ttl this short may mean that nobody holds the lock: waiters may yield to each other, or split the vote.
+pub const MAY_BE_FREE_WITHIN: Duration = super::local_queue::QUANTUM;
 
 /// The pause after a split vote: uniform in `0..=3 * slowest`, where `slowest` is the longest round seen, doubled per split
 /// in a row (`splits` before this one), at most `cap`.

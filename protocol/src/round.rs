@@ -5,7 +5,7 @@ use super::init::Ground;
 use super::lease::LossReason;
 use super::owner::Holder;
 use super::quorum::Quorum;
-use super::retry::SOON;
+use super::retry::MAY_BE_FREE_WITHIN;
 use super::time::Mono;
 use std::fmt;
 use std::time::Duration;
@@ -438,7 +438,11 @@ impl Round {
         ttls.sort_unstable();
         let told = ttls.iter().find(|ttl| !ttl.is_zero());
         let after = ttls.get(self.quorum.votes() - 1).or(told).copied();
-        if self.yes() > 0 { Some(after.map_or(SOON, |after| after.min(SOON))) } else { after }
+        if self.yes() > 0 {
+            Some(after.map_or(MAY_BE_FREE_WITHIN, |after| after.min(MAY_BE_FREE_WITHIN)))
+        } else {
+            after
+        }
     }
 
     /// If the masters in quarantine alone prevent a quorum, whatever the others say: when enough of them vote again.

@@ -4,15 +4,17 @@ use super::error::Error;
 use super::fence::{self, NoToken};
 use super::hold::Hold;
 use super::lease::Lease;
+use super::listener::Listening;
 use super::queue::{Entered, Place};
 use super::root::Engine;
 use super::rounds::RoundResult;
 use super::settings::Terms;
-use super::waiting::{Patience, Paused, Waiting};
+use super::waiting::Patience;
 use crate::protocol::acquire::Plan;
-use crate::protocol::command::Word;
+use crate::protocol::wait_list::WaitEntry;
 use crate::protocol::{Acquire, Attempt, Command, End, Judgement, Keys, Mono, Operation, Owner, Step, Wait};
 use crate::sys::sync::none_held;
+use crate::sys::thread::park_timeout;
 use crate::sys::{clock, entropy, journal};
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,19 +34,13 @@ pub(crate) fn acquire(
 ) -> Result<Option<Arc<Hold>>, Error> {
     loop {
         engine.masters.usable()?;
-        // Whoever counts its own attempts makes them, and stands in no line.
+        // A call that counts its own attempts makes them, and waits behind nobody.
         if terms.tries.is_some() {
             return contend(engine, keys, terms, patience, None, false);
         }
         return match engine.queues.enter(keys, terms, patience) {
-            Entered::Turn(place, not_before) => {
-                let steps_back = patience.wait != Wait::Once && not_before > clock::now();
-                if steps_back {
-                    engine.masters.pause(not_before.min(patience.limit()))?;
-                }
-                contend(engine, keys, terms, patience, Some(place), steps_back)
-            }
-            Entered::Free => contend(engine, keys, terms, patience, None, false),
+            Entered::Contends(place, yields) => contend(engine, keys, terms, patience, Some(place), yields),
+            Entered::ContendsBeside => contend(engine, keys, terms, patience, None, false),
             Entered::Lease(lease, place) => {
                 let hold = Hold::new(engine.clone(), lease, Some(place));
                 if hold.lease.remaining().is_zero() {
@@ -53,92 +49,95 @@ pub(crate) fn acquire(
                 }
                 Ok(Some(hold))
             }
-            Entered::Held => Ok(None),
+            Entered::Refused => Ok(None),
             Entered::Closed => Err(Error::Closed),
         };
     }
 }
 
-/// Contends for the lock on the masters; `place` is the place in the line of this process, if the call stands in it. Who
-/// `steps_back` knows that others wait, and waits as they do from the beginning.
+/// Contends for the lock on the masters, as the protocol says; `place` is the place in the queue of this process, if the call
+/// has it.
 fn contend(
     engine: &Arc<Engine>,
     keys: &Arc<Keys>,
     terms: &Arc<Terms>,
     patience: &mut Patience<'_>,
     mut place: Option<Place>,
-    steps_back: bool,
+    yields: bool,
 ) -> Result<Option<Arc<Hold>>, Error> {
     let begin = clock::now();
-    let mut waiting = Waiting::new(&engine.masters, &engine.listener, keys, terms);
-    if steps_back {
-        waiting.listen(patience);
-    }
     let mut machine = Acquire::new(Plan {
+        quorum: engine.settings.quorum,
         wait: patience.wait,
         tries: terms.tries,
         fail_fast: terms.fail_fast,
         backoff: terms.backoff,
+        custom_pauses: patience.pause.is_some(),
         always_full: terms.fenced,
+        yields,
     });
-    let mut last = None;
-    let mut step = machine.first();
+    let (mut listening, mut recoveries, mut last) = (None, 0, None);
+    let mut step = machine.first(begin);
     loop {
         step = match step {
-            Step::Round { full } => {
-                let word = waiting.word(patience);
-                let full = full || word.is_some();
-                match attempt(engine, keys, terms, &mut machine, (full, word), patience.limit())? {
+            Step::Listen => {
+                let listens: &Listening = listening.insert(engine.listener.listen(keys, patience.limit()));
+                machine.listens(listens.number(), clock::now())
+            }
+            Step::Round { full, entry } => {
+                recoveries = engine.masters.recoveries();
+                listening.iter().for_each(Listening::forget);
+                let failed = match attempt(engine, keys, terms, &mut machine, (full, entry), patience.limit())? {
                     Ok(lease) => {
-                        if let Some(place) = &place {
-                            let now = clock::now();
-                            place.waited_as(waiting.number());
-                            // From the begin of its round on.
-                            place.holds(now, now.since(lease.granted));
-                        }
+                        place.iter().for_each(|place| place.granted(clock::now(), machine.number()));
                         return Ok(Some(Hold::new(engine.clone(), lease, place)));
                     }
-                    Err(failed) => {
-                        let took = failed.round.end.since(failed.round.start);
-                        waiting.failed(&failed.judgement, took, patience);
-                        if let Some(place) = &place {
-                            if failed.judgement.is_outage() { place.outage() } else { place.answered() }
-                        }
-                        let custom = patience.pause.map(|pause| {
-                            none_held();
-                            pause(machine.pauses())
-                        });
-                        let now = clock::now();
-                        let next = machine.after_round(&failed.judgement, full, took, now, entropy::bits(), custom);
-                        let then = match &next {
-                            Step::Sleep(at) => at.since(now),
-                            Step::Round { .. } | Step::Done(_) => Duration::ZERO,
-                        };
-                        journal::trace!(
-                            "lock {:?}: {} votes in {took:.1?}, {}; {} after {then:.1?}",
-                            keys.name,
-                            failed.round.request.round.lock().yes(),
-                            failed.judgement,
-                            if matches!(next, Step::Done(_)) { "the call ends" } else { "the next attempt comes" },
-                        );
-                        last = Some(failed);
-                        next
-                    }
+                    Err(failed) => last.insert(failed),
+                };
+                if let Some(place) = &place {
+                    if failed.judgement.is_outage() { place.outage() } else { place.refused() }
                 }
+                let took = failed.round.end.since(failed.round.start);
+                let custom = patience.pause.map(|pause| {
+                    none_held();
+                    pause(machine.pauses())
+                });
+                let now = clock::now();
+                let next = machine.after_round(&failed.judgement, took, now, entropy::bits(), custom);
+                let then = if let Step::Park(until) = next { until.since(now) } else { Duration::ZERO };
+                journal::trace!(
+                    "lock {:?}: {} votes in {took:.1?}, {}; {} after {then:.1?}",
+                    keys.name,
+                    failed.round.request.round.lock().yes(),
+                    failed.judgement,
+                    if matches!(next, Step::Done(_)) { "the call ends" } else { "the next attempt comes" },
+                );
+                next
             }
-            Step::Sleep(at) => {
-                // Nobody stands in line behind a call that does not wait.
+            Step::Park(_) => {
+                // A call that does not wait keeps nobody waiting behind it.
                 if patience.wait == Wait::Once {
                     place = None;
                 }
-                match waiting.pause(at, patience)? {
-                    Paused::Through => {}
-                    // Pauses of the caller's own are counted as they are asked for.
-                    Paused::Woken if patience.pause.is_some() => {}
-                    Paused::Woken => machine.was_woken(),
-                    Paused::GivenUp => return Ok(None),
+                engine.masters.usable()?;
+                if !patience.goes_on() {
+                    return Ok(None);
                 }
-                machine.after_pause(clock::now())
+                let now = clock::now();
+                listening.iter().for_each(|listening| machine.heard(listening.heard(), now));
+                if engine.masters.recoveries() != recoveries {
+                    machine.recovered();
+                }
+                let next = machine.resume(now);
+                if let Step::Park(until) = next {
+                    let until = until.min(now.plus(patience.longest_park()));
+                    match &listening {
+                        _ if machine.is_outage() => engine.masters.pause_of_outage(until, recoveries)?,
+                        Some(_) => park_timeout(until.since(now)),
+                        None => engine.masters.pause(until)?,
+                    }
+                }
+                next
             }
             Step::Done(end) => return finish(engine, keys, terms, end, (begin, machine.attempts()), last),
         }
@@ -170,7 +169,7 @@ fn attempt(
     keys: &Arc<Keys>,
     terms: &Arc<Terms>,
     machine: &mut Acquire,
-    (full, word): (bool, Option<Word>),
+    (full, entry): (bool, Option<WaitEntry>),
     limit: Mono,
 ) -> Result<Result<Arc<Lease>, Failed>, Error> {
     let settings = &engine.settings;
@@ -179,7 +178,7 @@ fn attempt(
     // Only scripts may begin a generation, and they take the nonce.
     let (token, nonce) = entropy::token_and_nonce().map_err(Error::System)?;
     let owner = Arc::new(Owner::new(machine.token(token), &terms.label, wall_us / 1_000));
-    let operation = Operation::Acquire { px_ms: terms.px_ms(terms.ttl), full, fence: terms.fenced, word };
+    let operation = Operation::Acquire { px_ms: terms.px_ms(terms.ttl), full, fence: terms.fenced, entry };
     let command = Command { keys: keys.clone(), owner: owner.clone(), operation, nonce };
     let round_timeout = settings.round_timeout(terms.ttl);
     let mut round = engine.masters.round(command, clock::now().plus(round_timeout).min(limit));

@@ -11,8 +11,8 @@ use super::rounds::RoundResult;
 use super::signal::{Callback, Callbacks, Signal};
 use super::watchdog::Watchdogs;
 use super::worker::Worker;
-use crate::protocol::command::Tell;
 use crate::protocol::lease::LeaseState;
+use crate::protocol::wait_list::Notify;
 use crate::protocol::{LossReason, Mono};
 use crate::sys::channel::Receiver;
 use crate::sys::clock;
@@ -91,13 +91,10 @@ impl Hold {
     /// Ends the lease on our side and queues its release, and has the next in this process contend behind that.
     fn end(&self, awaited: bool) -> Ended {
         let now = clock::now();
-        let tell = self.place.lock().as_ref().map_or(Tell::AT_ONCE, |place| place.tell(now));
-        let ended = self.lease.end(now, tell, awaited);
+        let notify = self.place.lock().as_ref().map_or(Notify::AT_ONCE, |place| place.release(now));
+        let ended = self.lease.end(now, notify, awaited);
         if ended.release.is_some() {
-            let place = self.place.lock().take();
-            if let Some(place) = place {
-                place.released(now, awaited);
-            }
+            self.leave_place();
         }
         ended
     }

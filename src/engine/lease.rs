@@ -14,7 +14,7 @@ use super::rounds::RoundResult;
 use super::settings::Terms;
 use super::timer::{Key, Timer};
 use super::worker::{Worker, WorkerSlot};
-use crate::protocol::command::Tell;
+use crate::protocol::wait_list::Notify;
 use crate::protocol::handover::Handover;
 use crate::protocol::lease::{self as machine, Extended, LeaseState};
 use crate::protocol::{Attempt, Command, Keys, LossReason, Mono, Operation, Owner, Round, Todo};
@@ -500,7 +500,7 @@ impl Lease {
     }
 
     /// Ends the lease on our side and queues its release, under the gate: behind all that a renewal has queued.
-    pub(crate) fn end(&self, now: Mono, tell: Tell, awaited: bool) -> Ended {
+    pub(crate) fn end(&self, now: Mono, notify: Notify, awaited: bool) -> Ended {
         let mut gate = self.gate.lock();
         let again = gate.machine.is_released();
         let before = gate.release(now);
@@ -516,7 +516,7 @@ impl Lease {
         let command = Command {
             keys: self.keys.clone(),
             owner: self.owner.clone(),
-            operation: Operation::Release { keep, tell: Some(tell) },
+            operation: Operation::Release { keep, notify: Some(notify) },
             nonce: 0,
         };
         // A master that was down when the lock was acquired has nothing of it: no release waits there for its return.
@@ -531,8 +531,8 @@ impl Lease {
     }
 
     /// Releases a lease that has no holder, and does not wait.
-    pub(crate) fn let_go(&self, tell: Tell) {
-        if self.end(clock::now(), tell, false).release.is_some() {
+    pub(crate) fn let_go(&self, notify: Notify) {
+        if self.end(clock::now(), notify, false).release.is_some() {
             self.lane().flush();
             self.lane().request_drain();
         }

@@ -1,7 +1,8 @@
-//! One thread that hears of releases: a subscription connection per master, and who waits for which lock.
+//! One thread that hears notifications: a subscription connection per master, and the waiters of each channel.
 
 use super::masters::Masters;
-use crate::protocol::wakeup::{Wakeup, channel_of, client_number};
+use crate::protocol::acquire::Heard;
+use crate::protocol::wait_list::{channel_of, client_number, waiter_number};
 use crate::protocol::{Keys, Mono, Quorum};
 use crate::sys::sync::{Mutex, Rank};
 use crate::sys::thread::survives;
@@ -13,31 +14,39 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::Thread;
 use std::time::Duration;
 
-/// How long a subscription outlives its last waiter: who waits once often waits again.
-const LINGER: Duration = Duration::from_secs(2);
+/// How long a subscription outlives its last waiter: a process that waits once often waits again.
+const LINGER_DELAY: Duration = Duration::from_secs(2);
 /// How long a waiter lets its subscription settle before it goes on without.
-const SETTLE: Duration = Duration::from_millis(20);
+const SETTLE_TIMEOUT: Duration = Duration::from_millis(20);
 
-/// One waiting thread's ear.
-pub(crate) struct Ear {
+/// What a waiting thread has heard since its last attempt; shared with the listener's thread.
+struct Waiter {
     thread: Thread,
-    wakeup: Mutex<Wakeup>,
+    number: u64,
+    /// A bit for each master that has notified it, and [`SUBSCRIBED`].
+    heard: AtomicU64,
     settled: AtomicBool,
 }
 
-impl Ear {
-    pub(crate) fn wakeup<T>(&self, act: impl FnOnce(&mut Wakeup) -> T) -> T {
-        act(&mut self.wakeup.lock())
+/// A quorum of masters is subscribed to; above the bits of the masters.
+const SUBSCRIBED: u64 = 1 << 32;
+
+impl Waiter {
+    /// Wakes the thread, if this is new: however many messages come, it is woken a few times for each attempt.
+    fn hear(&self, bit: u64) {
+        if self.heard.fetch_or(bit, Ordering::AcqRel) & bit == 0 {
+            self.thread.unpark();
+        }
     }
 }
 
 #[derive(Default)]
-struct Topic {
-    ears: Vec<Arc<Ear>>,
+struct Channel {
+    waiters: Vec<Arc<Waiter>>,
     /// The masters that have confirmed the subscription.
     confirmed: u32,
     idle_since: Mono,
@@ -45,7 +54,7 @@ struct Topic {
 
 #[derive(Default)]
 struct Inner {
-    topics: HashMap<String, Topic>,
+    channels: HashMap<String, Channel>,
     /// Channels that were asked for since the thread last looked.
     wanted: Vec<String>,
     /// Connections that were made since the thread last looked.
@@ -79,7 +88,7 @@ pub(crate) struct Listener {
 pub(crate) struct Listening {
     listener: Arc<Listener>,
     channel: String,
-    pub(crate) ear: Arc<Ear>,
+    waiter: Arc<Waiter>,
 }
 
 impl Listener {
@@ -97,14 +106,14 @@ impl Listener {
         }))
     }
 
-    /// Has the calling thread hear of releases of a lock: from about now on, or from when a quorum of masters is
+    /// Has the calling thread hear notifications for a lock: from about now on, or from when a quorum of masters is
     /// subscribed to. Until then its poll has to do.
     pub(crate) fn listen(self: &Arc<Self>, keys: &Keys, limit: Mono) -> Listening {
-        let wakeup = Wakeup::new(self.quorum, clock::now(), self.client, entropy::bits());
         let channel = channel_of(&keys.channel, self.client);
-        let ear = Arc::new(Ear {
+        let waiter = Arc::new(Waiter {
             thread: std::thread::current(),
-            wakeup: Mutex::new(Rank::Wakeup, wakeup),
+            number: waiter_number(self.client, entropy::bits()),
+            heard: AtomicU64::new(0),
             settled: AtomicBool::new(false),
         });
         let (mut begin, mut stir) = (false, false);
@@ -113,23 +122,23 @@ impl Listener {
             if !inner.started && !inner.stopped {
                 (inner.started, begin) = (true, true);
             }
-            let Inner { topics, wanted, .. } = &mut *inner;
-            let topic = topics.entry(channel.clone()).or_insert_with(|| {
+            let Inner { channels, wanted, .. } = &mut *inner;
+            let known = channels.entry(channel.clone()).or_insert_with(|| {
                 wanted.push(channel.clone());
                 stir = true;
-                Topic::default()
+                Channel::default()
             });
-            ear.settled.store(self.is_settled(topic), Ordering::Release);
-            topic.ears.push(ear.clone());
+            waiter.settled.store(self.is_settled(known), Ordering::Release);
+            known.waiters.push(waiter.clone());
         }
-        let listening = Listening { listener: self.clone(), channel, ear };
+        let listening = Listening { listener: self.clone(), channel, waiter };
         if begin {
             self.begin();
         } else if stir {
             self.wake.signal();
         }
-        let deadline = clock::now().plus(SETTLE).min(limit);
-        while !listening.ear.settled.load(Ordering::Acquire) {
+        let deadline = clock::now().plus(SETTLE_TIMEOUT).min(limit);
+        while !listening.waiter.settled.load(Ordering::Acquire) {
             let left = deadline.since(clock::now());
             if left.is_zero() {
                 break;
@@ -139,14 +148,14 @@ impl Listener {
         listening
     }
 
-    fn is_settled(&self, topic: &Topic) -> bool {
-        self.quorum.reached(topic.confirmed.count_ones() as usize)
+    fn is_settled(&self, channel: &Channel) -> bool {
+        self.quorum.reached(channel.confirmed.count_ones() as usize)
     }
 
     fn begin(self: &Arc<Self>) {
         let listener = self.clone();
         if let Err(e) = self.masters.threads.spawn("listener", move || listener.run()) {
-            journal::warn!("no thread to hear of releases with, so waiting is by polling: {e}");
+            journal::warn!("no thread to hear notifications with, so waiting is by polling: {e}");
             self.inner.lock().started = false;
             return;
         }
@@ -187,14 +196,14 @@ impl Listener {
     pub(crate) fn stop(&self) {
         let mut inner = self.inner.lock();
         inner.stopped = true;
-        let topics = std::mem::take(&mut inner.topics);
+        let channels = std::mem::take(&mut inner.channels);
         // A connection left here would keep its pool, and r2d2's thread, for as long as the client's handles live.
         let fresh = std::mem::take(&mut inner.fresh);
         drop(inner);
         drop(fresh);
         self.wake.signal();
-        for ear in topics.values().flat_map(|topic| &topic.ears) {
-            ear.thread.unpark();
+        for waiter in channels.values().flat_map(|channel| &channel.waiters) {
+            waiter.thread.unpark();
         }
     }
 
@@ -203,7 +212,7 @@ impl Listener {
         let mut buffer = vec![0; 16 * 1024];
         let mut goes_on = true;
         while goes_on {
-            if survives(|| goes_on = self.turn(&mut subscribers, &mut buffer)) {
+            if survives(|| goes_on = self.listen_once(&mut subscribers, &mut buffer)) {
                 continue;
             }
             journal::error!("the listener panicked; it subscribes again, and waiting is by polling meanwhile");
@@ -214,18 +223,17 @@ impl Listener {
         }
     }
 
-    /// Waits for news and hears them; false at the end.
-    fn turn(&self, subscribers: &mut [Option<Subscription>], buffer: &mut [u8]) -> bool {
+    /// Waits for what comes and hands it out; false at the end.
+    fn listen_once(&self, subscribers: &mut [Option<Subscription>], buffer: &mut [u8]) -> bool {
         if !self.take_over(subscribers) {
             return false;
         }
         let ready = self.poll(subscribers);
-        let (now, random) = (clock::now(), entropy::bits());
         for (i, slot) in subscribers.iter_mut().enumerate() {
             let Some(subscriber) = slot else { continue };
             let mut fine = subscriber.flush();
             if fine.is_ok() && ready >> i & 1 == 1 {
-                fine = subscriber.read(buffer, |news| self.hear(i, news, now, random));
+                fine = subscriber.read(buffer, |event| self.hear(i, event));
             }
             let doubtful = self.inner.lock().doubtful >> i & 1 == 1;
             if fine.is_err() || doubtful {
@@ -250,15 +258,14 @@ impl Listener {
         }
         for (i, pooled) in std::mem::take(&mut inner.fresh) {
             let mut subscriber = Subscription::new(pooled);
-            inner.topics.keys().for_each(|channel| subscriber.request(channel, true));
+            inner.channels.keys().for_each(|channel| subscriber.request(channel, true));
             inner.doubtful &= !(1 << i);
             subscribers[i] = Some(subscriber);
         }
         let now = clock::now();
         let wanted = std::mem::take(&mut inner.wanted);
-        let is_over = |topic: &mut Topic| topic.ears.is_empty() && now.since(topic.idle_since) > LINGER;
-        let over: Vec<String> =
-            inner.topics.extract_if(|_, topic| is_over(topic)).map(|(channel, _)| channel).collect();
+        let is_over = |c: &mut Channel| c.waiters.is_empty() && now.since(c.idle_since) > LINGER_DELAY;
+        let over: Vec<String> = inner.channels.extract_if(|_, c| is_over(c)).map(|(name, _)| name).collect();
         for subscriber in subscribers.iter_mut().flatten() {
             wanted.iter().for_each(|channel| subscriber.request(channel, true));
             over.iter().for_each(|channel| subscriber.request(channel, false));
@@ -288,34 +295,23 @@ impl Listener {
         masters.iter().enumerate().filter(|(k, _)| readable(*k)).fold(0, |mask, (_, i)| mask | 1 << i)
     }
 
-    fn hear(&self, i: usize, news: PubSubEvent, now: Mono, random: u64) {
+    fn hear(&self, i: usize, event: PubSubEvent) {
         let mut inner = self.inner.lock();
-        match news {
+        match event {
             PubSubEvent::Subscribed(channel) => {
-                let Some(topic) = inner.topics.get_mut(&channel) else { return };
-                let before = self.is_settled(topic);
-                topic.confirmed |= 1 << i;
-                if !before && self.is_settled(topic) {
-                    for ear in &topic.ears {
-                        ear.settled.store(true, Ordering::Release);
-                        ear.wakeup(|w| w.subscribed(now));
-                        ear.thread.unpark();
+                let Some(channel) = inner.channels.get_mut(&channel) else { return };
+                let before = self.is_settled(channel);
+                channel.confirmed |= 1 << i;
+                if !before && self.is_settled(channel) {
+                    for waiter in &channel.waiters {
+                        waiter.settled.store(true, Ordering::Release);
+                        waiter.hear(SUBSCRIBED);
                     }
                 }
             }
-            PubSubEvent::Message(channel, message) => {
-                let Some(topic) = inner.topics.get(&channel) else { return };
-                for ear in &topic.ears {
-                    let before = ear.wakeup(|w| w.due());
-                    let due = ear.wakeup(|w| {
-                        w.on_message(i, message, now, random);
-                        w.due()
-                    });
-                    // A later one is seen when the former has come.
-                    if due < before {
-                        ear.thread.unpark();
-                    }
-                }
+            PubSubEvent::Notified(channel, number) => {
+                let Some(channel) = inner.channels.get(&channel) else { return };
+                channel.waiters.iter().filter(|w| w.number == number).for_each(|waiter| waiter.hear(1 << i));
             }
             PubSubEvent::Forbidden => {
                 journal::debug!("master {i} does not permit to subscribe: waiting is by polling there");
@@ -329,23 +325,34 @@ impl Listener {
         let mut inner = self.inner.lock();
         inner.connected &= !(1 << i);
         inner.doubtful &= !(1 << i);
-        inner.topics.values_mut().for_each(|topic| topic.confirmed &= !(1 << i));
+        inner.channels.values_mut().for_each(|channel| channel.confirmed &= !(1 << i));
     }
 }
 
 impl Listening {
-    /// Whether an attempt was made since it listens.
-    pub(crate) fn has_asked(&self) -> bool {
-        self.ear.wakeup(|w| w.has_asked())
+    /// The number under which the thread waits.
+    pub(crate) fn number(&self) -> u64 {
+        self.waiter.number
+    }
+
+    /// An attempt is about to be sent: what was heard before it is about the past.
+    pub(crate) fn forget(&self) {
+        self.waiter.heard.store(0, Ordering::Release);
+    }
+
+    /// What was heard since.
+    pub(crate) fn heard(&self) -> Heard {
+        let heard = self.waiter.heard.load(Ordering::Acquire);
+        Heard { notified: heard as u32, subscribed: heard & SUBSCRIBED != 0 }
     }
 }
 
 impl Drop for Listening {
     fn drop(&mut self) {
         let mut inner = self.listener.inner.lock();
-        if let Some(topic) = inner.topics.get_mut(&self.channel) {
-            topic.ears.retain(|ear| !Arc::ptr_eq(ear, &self.ear));
-            topic.idle_since = clock::now();
+        if let Some(channel) = inner.channels.get_mut(&self.channel) {
+            channel.waiters.retain(|waiter| !Arc::ptr_eq(waiter, &self.waiter));
+            channel.idle_since = clock::now();
         }
     }
 }

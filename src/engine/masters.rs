@@ -106,7 +106,7 @@ impl Masters {
     /// Releases the value of `attempt` on the masters `targets`, on the connections that carried it and behind it.
     pub(crate) fn take_back(&self, attempt: &Request, targets: u32) {
         if targets != 0 {
-            let operation = Operation::Release { keep: Duration::ZERO, tell: None };
+            let operation = Operation::Release { keep: Duration::ZERO, notify: None };
             let command = Command { operation, ..attempt.command.clone() };
             let lane = self.lane(&command.keys);
             lane.post(Arc::new(Request::new(command, self.settings.quorum, targets, false)));

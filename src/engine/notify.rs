@@ -3,7 +3,7 @@
 use super::chores::{Chore, Chores};
 use super::masters::{Masters, nobody};
 use super::queue::Queues;
-use crate::protocol::wakeup::LATE;
+use crate::protocol::local_queue::NOTIFY_DELAY;
 use crate::protocol::{Command, Keys, Operation};
 use crate::sys::clock;
 use crate::wire::request::Request;
@@ -24,20 +24,16 @@ impl Notifier {
     /// The release `request` found that others wait elsewhere, and has notified one of them or not.
     pub(crate) fn waiters_elsewhere(&self, request: &Request, notified: bool) {
         let (now, keys) = (clock::now(), &request.command.keys);
-        if self.queues.others_wait(&keys.name, now, notified.then(|| request.made.unwrap_or(now))) {
-            let waiter = if let Operation::Release { tell: Some(tell), .. } = request.command.operation {
-                tell.waiter
-            } else {
-                0
-            };
-            self.chores.enter(now.plus(LATE), Chore::Notify(keys.clone(), waiter));
+        let Operation::Release { notify: Some(notify), .. } = request.command.operation else { return };
+        if self.queues.waiters_elsewhere(&keys.name, now, notified) {
+            self.chores.enter(now.plus(NOTIFY_DELAY), Chore::Notify(keys.clone(), notify.waiter));
         }
     }
 
     /// Notifies them if the lock was not taken here again, on the thread of the chores.
     pub(crate) fn due(&self, keys: Arc<Keys>, waiter: u64) {
         let now = clock::now();
-        let Some(at) = self.queues.tell_when(&keys.name, now) else { return };
+        let Some(at) = self.queues.late_notification(&keys.name, now) else { return };
         if at > now {
             self.chores.enter(at, Chore::Notify(keys, waiter));
         } else {
@@ -47,7 +43,7 @@ impl Notifier {
 
     /// Notifies them, without waiting for an answer.
     fn notify(&self, keys: Arc<Keys>, waiter: u64) {
-        let command = Command { keys, owner: nobody(), operation: Operation::Tell(waiter), nonce: 0 };
+        let command = Command { keys, owner: nobody(), operation: Operation::Notify(waiter), nonce: 0 };
         self.masters.post(command, self.masters.settings.quorum.all());
     }
 

@@ -182,13 +182,13 @@ pub(crate) fn script(operation: &Operation, value: &Value) -> Decoded {
         return refused(e);
     }
     let decoded = match (operation, value) {
-        (Operation::Tell(_), Value::Int(_)) => Some(Answer::Yes(None).into()),
+        (Operation::Notify(_), Value::Int(_)) => Some(Answer::Yes(None).into()),
         (Operation::Release { .. }, Value::Int(n)) => Some(released(*n).into()),
         (Operation::Status, Value::Array(items)) => view(items).map(|v| Answer::View(Box::new(v)).into()),
         (Operation::Blank { .. } | Operation::Init { .. }, Value::Array(items)) => {
             ground(items).map(|g| Answer::Ground(g).into())
         }
-        (Operation::Release { .. } | Operation::Tell(_) | Operation::Status, _) => None,
+        (Operation::Release { .. } | Operation::Notify(_) | Operation::Status, _) => None,
         (_, Value::Array(items)) => vote(operation, items),
         _ => None,
     };

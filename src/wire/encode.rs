@@ -4,7 +4,7 @@ use super::scripts::SCRIPTS;
 use crate::protocol::generation::{Deployment, nonce};
 use crate::protocol::owner::REVOKED;
 use crate::protocol::time::millis_up;
-use crate::protocol::wakeup::{MARK_MS, PATIENCE};
+use crate::protocol::wait_list::{EMPTY_LIST_MEMORY, YIELD_WINDOW};
 use crate::protocol::{Command, Operation};
 use redis::Cmd;
 use std::sync::Arc;
@@ -61,16 +61,17 @@ impl Encoder {
             cmd.arg("EVAL").arg(script.text);
         }
         match &command.operation {
-            Operation::Release { keep, tell } => {
+            Operation::Release { keep, notify } => {
                 command.owner.write_value(peer.index, value);
                 cmd.arg(2).arg(&keys.lock).arg(&keys.waiters).arg(&*value).arg(millis_up(*keep));
-                cmd.arg(tell.map_or("", |_| &*keys.channel))
-                    .arg(u8::from(tell.is_some_and(|t| t.at_once)))
-                    .arg(tell.map_or(0, |t| t.waiter))
-                    .arg(MARK_MS);
+                cmd.arg(notify.map_or("", |_| &*keys.channel))
+                    .arg(u8::from(notify.is_some_and(|n| n.at_once)))
+                    .arg(notify.map_or(0, |n| n.waiter))
+                    .arg(millis_up(EMPTY_LIST_MEMORY));
             }
-            Operation::Tell(waiter) => {
-                cmd.arg(2).arg(&keys.lock).arg(&keys.waiters).arg(&keys.channel).arg(waiter).arg(MARK_MS);
+            Operation::Notify(waiter) => {
+                cmd.arg(2).arg(&keys.lock).arg(&keys.waiters).arg(&keys.channel);
+                cmd.arg(waiter).arg(millis_up(EMPTY_LIST_MEMORY));
             }
             Operation::Status => {
                 cmd.arg(3).arg(&keys.lock).arg(&keys.fence).arg(&keys.generation);
@@ -107,11 +108,11 @@ impl Encoder {
                     .arg(nonce(peer.index, command.nonce))
                     .arg(&*quarantine_us);
                 match voting {
-                    Operation::Acquire { px_ms, fence, word, .. } => {
+                    Operation::Acquire { px_ms, fence, entry, .. } => {
                         cmd.arg(px_ms).arg(u8::from(*fence));
-                        cmd.arg(word.map_or(0, |w| w.ms)).arg(word.map_or(0, |w| w.waited_us));
-                        let courtesy = if word.is_some_and(|w| w.courteous) { PATIENCE.as_micros() as u64 } else { 0 };
-                        cmd.arg(courtesy).arg(word.map_or(0, |w| w.waiter));
+                        cmd.arg(entry.map_or(0, |e| e.life_ms)).arg(entry.map_or(0, |e| e.waited_us));
+                        let window = if entry.is_some_and(|e| e.yields) { YIELD_WINDOW.as_micros() as u64 } else { 0 };
+                        cmd.arg(window).arg(entry.map_or(0, |e| e.waiter));
                     }
                     Operation::Extend { px_ms, recreate } => {
                         cmd.arg(px_ms).arg(u8::from(*recreate));

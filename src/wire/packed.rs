@@ -3,7 +3,7 @@
 use super::scripts::SCRIPTS;
 use crate::protocol::owner::index_digit;
 use crate::protocol::time::millis_up;
-use crate::protocol::wakeup::MARK_MS;
+use crate::protocol::wait_list::EMPTY_LIST_MEMORY;
 use crate::protocol::{Command, Operation};
 use itoa::Buffer as Number;
 
@@ -31,20 +31,20 @@ impl Packed {
                 arguments(&mut bytes, &["MGET", &keys.generation, &keys.lock]);
                 value_end
             }
-            Operation::Release { keep, tell } => {
+            Operation::Release { keep, notify } => {
                 let sha = &SCRIPTS.of(&command.operation).sha;
                 begin(&mut bytes, 11);
                 arguments(&mut bytes, &["EVALSHA", sha, "2", &keys.lock, &keys.waiters, &value]);
                 let value_end = bytes.len();
-                let at_once = tell.is_some_and(|t| t.at_once);
+                let at_once = notify.is_some_and(|n| n.at_once);
                 arguments(
                     &mut bytes,
                     &[
                         Number::new().format(millis_up(*keep)),
-                        tell.map_or("", |_| &*keys.channel),
+                        notify.map_or("", |_| &*keys.channel),
                         if at_once { "1" } else { "0" },
-                        Number::new().format(tell.map_or(0, |t| t.waiter)),
-                        Number::new().format(MARK_MS),
+                        Number::new().format(notify.map_or(0, |n| n.waiter)),
+                        Number::new().format(millis_up(EMPTY_LIST_MEMORY)),
                     ],
                 );
                 value_end
@@ -85,9 +85,9 @@ fn header(out: &mut Vec<u8>, kind: u8, number: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::command::Tell;
     use crate::protocol::layout::Namespace;
     use crate::protocol::owner::{Owner, Token};
+    use crate::protocol::wait_list::Notify;
     use redis::{Cmd, cmd};
     use std::sync::Arc;
     use std::time::Duration;
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn an_acquire_is_packed_as_the_library_packs_it() {
-        let acquire = command(Operation::Acquire { px_ms: 30_000, full: false, fence: false, word: None });
+        let acquire = command(Operation::Acquire { px_ms: 30_000, full: false, fence: false, entry: None });
         let keys = &acquire.keys;
         let mut set = cmd("SET");
         set.arg(&keys.lock).arg(acquire.owner.value(11)).arg("NX").arg("PX").arg(30_000);
@@ -124,18 +124,18 @@ mod tests {
 
     #[test]
     fn a_release_is_packed_as_the_library_packs_it() {
-        for (keep, tell) in [
+        for (keep, notify) in [
             (Duration::ZERO, None),
-            (Duration::from_micros(1500), Some(Tell::AT_ONCE)),
-            (Duration::ZERO, Some(Tell { waiter: u64::MAX, at_once: false })),
+            (Duration::from_micros(1500), Some(Notify::AT_ONCE)),
+            (Duration::ZERO, Some(Notify { waiter: u64::MAX, at_once: false })),
         ] {
-            let release = command(Operation::Release { keep, tell });
+            let release = command(Operation::Release { keep, notify });
             let keys = &release.keys;
             let mut script = cmd("EVALSHA");
             script.arg(&SCRIPTS.of(&release.operation).sha).arg(2).arg(&keys.lock).arg(&keys.waiters);
             script.arg(release.owner.value(11)).arg(keep.as_micros().div_ceil(1000) as u64);
-            script.arg(tell.map_or("", |_| &keys.channel)).arg(u8::from(tell.is_some_and(|t| t.at_once)));
-            script.arg(tell.map_or(0, |t| t.waiter)).arg(MARK_MS);
+            script.arg(notify.map_or("", |_| &keys.channel)).arg(u8::from(notify.is_some_and(|n| n.at_once)));
+            script.arg(notify.map_or(0, |n| n.waiter)).arg(millis_up(EMPTY_LIST_MEMORY));
             assert_eq!(packed(&release), by_the_library(&[&script]));
         }
     }
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn what_depends_on_the_connection_is_not_packed() {
         assert!(Packed::of(&command(Operation::Verify)).is_none());
-        let full = Operation::Acquire { px_ms: 1, full: true, fence: false, word: None };
+        let full = Operation::Acquire { px_ms: 1, full: true, fence: false, entry: None };
         assert!(Packed::of(&command(full)).is_none());
     }
 }

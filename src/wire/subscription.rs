@@ -3,7 +3,6 @@
 use super::Pooled;
 use super::conn::Conn;
 use super::reply::{Replies, Stop};
-use crate::protocol::wakeup::Message;
 use redis::{Value, cmd};
 use std::io;
 use std::sync::Arc;
@@ -13,8 +12,8 @@ use std::sync::Arc;
 pub(crate) enum PubSubEvent {
     /// The channel is subscribed to.
     Subscribed(String),
-    /// A message on a channel.
-    Message(String, Message),
+    /// The waiter with this number is notified on a channel.
+    Notified(String, u64),
     /// The server does not let this user subscribe.
     Forbidden,
 }
@@ -112,11 +111,8 @@ fn event(value: Value) -> Result<Option<PubSubEvent>, ()> {
         (Some("unsubscribe"), _, _) => Ok(None),
         // Whatever the payload is: it is a hint.
         (Some("message"), Some(channel), payload) => {
-            let payload = text(payload).unwrap_or_default();
-            let said = payload
-                .split_once(':')
-                .and_then(|(place, waiter)| Some(Message { place: place.parse().ok()?, waiter: waiter.parse().ok()? }));
-            Ok(said.map(|message| PubSubEvent::Message(channel, message)))
+            let waiter = text(payload).and_then(|payload| payload.parse().ok());
+            Ok(waiter.map(|waiter| PubSubEvent::Notified(channel, waiter)))
         }
         _ => Err(()),
     }

@@ -1,16 +1,28 @@
-use super::super::acquire::{Acquire, End, PAUSE_AT_ONCE, Plan, SPLITS_AT_ONCE, Step, Wait};
-use super::super::retry::{Backoff, SOON};
+use super::super::acquire::{Acquire, End, Heard, PAUSE_AT_ONCE, Plan, SPLITS_AT_ONCE, Step, Wait};
+use super::super::quorum::Quorum;
+use super::super::retry::{Backoff, MAY_BE_FREE_WITHIN};
 use super::super::round::Judgement;
 use super::super::time::Mono;
 use super::{Seeded, at, ms};
 use std::time::Duration;
 
-const PATIENCE: Duration = ms(10_000);
-const FOREVER: Wait = Wait::Forever { outage_patience: PATIENCE };
+const OUTAGE_PATIENCE: Duration = ms(10_000);
+const FOREVER: Wait = Wait::Forever { outage_patience: OUTAGE_PATIENCE };
 const TOOK: Duration = ms(3);
+/// The number of a call that listens.
+const ME: u64 = 5 << 28 | 77;
 
 fn plan(wait: Wait) -> Plan {
-    Plan { wait, tries: None, fail_fast: false, backoff: Backoff::DEFAULT, always_full: false }
+    Plan {
+        quorum: Quorum::new(3, 0).unwrap(),
+        wait,
+        tries: None,
+        fail_fast: false,
+        backoff: Backoff::DEFAULT,
+        custom_pauses: false,
+        always_full: false,
+        yields: false,
+    }
 }
 
 fn judgements() -> [Judgement; 12] {
@@ -45,7 +57,7 @@ fn error_of(judgement: &Judgement) -> Option<End> {
 /// Whether nobody may hold the lock, by what a round found.
 fn may_be_nobodys(judgement: &Judgement) -> bool {
     match judgement {
-        Judgement::Held(hint) => hint.is_some_and(|hint| hint <= SOON),
+        Judgement::Held(hint) => hint.is_some_and(|hint| hint <= MAY_BE_FREE_WITHIN),
         Judgement::Split | Judgement::Missing | Judgement::Unclear => true,
         _ => false,
     }
@@ -69,7 +81,7 @@ impl Call {
     fn new(plan: Plan) -> Call {
         let mut machine = Acquire::new(plan);
         let full = plan.always_full;
-        assert_eq!(machine.first(), Step::Round { full });
+        assert_eq!(machine.first(at(0)), Step::Round { full, entry: None });
         Call { plan, machine, now: at(0), full, rounds: 1, rounds_since_sleep: 1, outage_since: None, refused: false }
     }
 
@@ -85,8 +97,14 @@ impl Call {
         let end = error_of(judgement);
         let fatal = matches!(end, Some(End::Conflict | End::Mismatch));
         self.now = self.now.plus(TOOK);
-        let step = self.machine.after_round(judgement, self.full, TOOK, self.now, random, None);
-        let asks_again = matches!(step, Step::Round { .. });
+        let mut step = self.machine.after_round(judgement, TOOK, self.now, random, None);
+        let listens = step == Step::Listen;
+        if listens {
+            assert!(matches!(judgement, Judgement::Held(_)) && self.machine.number() == 0);
+            assert!(self.plan.wait != Wait::Once && self.plan.tries.is_none());
+            step = self.machine.listens(ME, self.now);
+        }
+        let asks_again = !self.full && matches!(step, Step::Round { .. });
         if !asks_again && !fatal {
             self.outage_since = end.and(self.outage_since.or(Some(self.now)));
         }
@@ -95,26 +113,29 @@ impl Call {
         let used_up = self.plan.tries.is_some_and(|t| self.machine.attempts() >= t);
         assert!(self.machine.attempts() <= self.plan.tries.unwrap_or(u32::MAX).max(1));
         match step {
-            Step::Round { full } => {
-                assert!(full && !self.full, "asked again without a pause, and not by the full script");
+            Step::Round { full, entry } => {
+                assert!(full && (listens || !self.full), "asked again without a pause, and not by the full script");
+                assert_eq!(entry.is_some(), self.machine.number() == ME);
                 assert!(
-                    matches!(judgement, Judgement::Held(hint) if hint.is_none_or(|h| h <= SOON))
+                    listens
+                        || matches!(judgement, Judgement::Held(hint) if hint.is_none_or(|h| h <= MAY_BE_FREE_WITHIN))
                         || *judgement == Judgement::Unclear
                 );
                 self.rounds += 1;
                 self.rounds_since_sleep += 1;
                 self.full = true;
-                assert!(self.rounds_since_sleep <= 2);
+                assert!(self.rounds_since_sleep <= 3);
                 assert!(self.plan.wait != Wait::Once || self.rounds <= 2 + SPLITS_AT_ONCE);
                 true
             }
-            Step::Sleep(wake) => {
+            Step::Listen => panic!("it listens already"),
+            Step::Park(wake) => {
                 assert!(!fatal && !used_up && (self.plan.wait != Wait::Once || may_be_nobodys(judgement)));
                 assert!(wake >= self.now && wake <= self.limit() && wake <= self.now.plus(ms(1_000)), "{judgement:?}");
                 if end.is_some() {
                     assert!(!self.plan.fail_fast && wake < self.limit());
                     if self.plan.wait == FOREVER {
-                        assert!(wake < self.outage_since.unwrap().plus(PATIENCE));
+                        assert!(wake < self.outage_since.unwrap().plus(OUTAGE_PATIENCE));
                     }
                 }
                 self.wake(wake, end)
@@ -128,14 +149,17 @@ impl Call {
 
     fn wake(&mut self, wake: Mono, end: Option<End>) -> bool {
         // Woken late, the call ends by what it knows: an outage does not turn into contention.
-        let late = self.machine.after_pause(wake.plus(ms(100_000)));
+        let late = self.machine.clone().resume(wake.plus(ms(100_000)));
         match self.plan.wait {
             Wait::Until(_) => assert_eq!(late, Step::Done(end.unwrap_or(End::Contended))),
-            _ => assert_eq!(late, Step::Round { full: true }),
+            _ => assert!(matches!(late, Step::Round { full: true, .. })),
+        }
+        if wake > self.now {
+            assert_eq!(self.machine.resume(wake.minus(Duration::from_nanos(1))), Step::Park(wake), "not before");
         }
         self.now = wake;
-        match self.machine.after_pause(wake) {
-            Step::Round { full } => {
+        match self.machine.resume(wake) {
+            Step::Round { full, .. } => {
                 assert!(full && wake < self.limit());
                 self.rounds += 1;
                 self.rounds_since_sleep = 1;
@@ -164,7 +188,7 @@ impl Call {
                 let too_late = match self.plan.wait {
                     Wait::Once => true,
                     Wait::Until(limit) => next >= limit,
-                    Wait::Forever { .. } => self.outage_since.is_some_and(|since| next >= since.plus(PATIENCE)),
+                    Wait::Forever { .. } => self.outage_since.is_some_and(|since| next >= since.plus(OUTAGE_PATIENCE)),
                 };
                 let fatal = matches!(end, End::Conflict | End::Mismatch);
                 assert!(fatal || used_up || self.plan.fail_fast || too_late, "{judgement:?}");
@@ -225,22 +249,32 @@ fn every_four_judgements_in_a_row_keep_to_tries_fail_fast_and_the_full_script_at
     assert!(visited > 10_000, "{visited}");
 }
 
+/// A call that has sent its first round, by the full script, and listens already if it may.
+fn asked(plan: Plan) -> Acquire {
+    let mut machine = Acquire::new(Plan { always_full: true, yields: true, ..plan });
+    if machine.first(at(0)) == Step::Listen {
+        machine.listens(ME, at(0));
+    }
+    machine
+}
+
 /// Tells `judgement` again and again; the end, if there is one, its time, and the number of rounds.
 fn repeat(plan: Plan, judgement: &Judgement, rounds: u32, seed: u64) -> (Option<End>, Mono, u32) {
-    let (mut machine, mut seeded) = (Acquire::new(plan), Seeded(seed));
-    let (mut now, mut step) = (at(0), machine.first());
+    let (mut machine, mut seeded) = (asked(plan), Seeded(seed));
+    let (mut now, mut step) = (at(0), Step::Round { full: true, entry: None });
     let mut done = 0;
     loop {
         step = match step {
-            Step::Round { full } if done < rounds => {
+            Step::Round { .. } if done < rounds => {
                 done += 1;
                 now = now.plus(Duration::from_micros(200));
-                machine.after_round(judgement, full, Duration::from_micros(200), now, seeded.next(), None)
+                machine.after_round(judgement, Duration::from_micros(200), now, seeded.next(), None)
             }
+            Step::Listen => panic!("it listens already"),
             Step::Round { .. } => return (None, now, done),
-            Step::Sleep(wake) => {
+            Step::Park(wake) => {
                 now = wake;
-                machine.after_pause(now)
+                machine.resume(now)
             }
             Step::Done(end) => return (Some(end), now, done),
         };
@@ -271,14 +305,13 @@ fn a_quarantine_that_outlasts_the_call_ends_it_at_once_and_a_shorter_one_is_wait
         assert_eq!(repeat(plan(wait), &Judgement::Quarantined(ms(60_000)), 9, 3).2, 1);
     }
     // It may be lifted meanwhile, so it is asked about every second.
-    let long = Acquire::new(plan(FOREVER)).after_round(&Judgement::Quarantined(ms(5_000)), true, TOOK, at(0), 0, None);
-    assert_eq!(long, Step::Sleep(at(1_000)));
+    let long = asked(plan(FOREVER)).after_round(&Judgement::Quarantined(ms(5_000)), TOOK, at(0), 0, None);
+    assert_eq!(long, Step::Park(at(1_000)));
     // However the pause is drawn: a quarantine of 500 ms ends within a limit of 600 ms.
     for random in [0, 1 << 63, u64::MAX] {
-        let mut machine = Acquire::new(plan(Wait::Until(at(600))));
-        machine.first();
-        let step = machine.after_round(&Judgement::Quarantined(ms(500)), true, TOOK, at(10), random, None);
-        assert!(matches!(step, Step::Sleep(wake) if wake >= at(510) && wake < at(600)), "{step:?}");
+        let mut machine = asked(plan(Wait::Until(at(600))));
+        let step = machine.after_round(&Judgement::Quarantined(ms(500)), TOOK, at(10), random, None);
+        assert!(matches!(step, Step::Park(wake) if wake >= at(510) && wake < at(600)), "{step:?}");
     }
 }
 
@@ -297,39 +330,41 @@ fn an_outage_is_endured_up_to_the_limit_of_the_caller() {
 #[test]
 fn an_outage_ends_a_call_at_once_when_no_pause_ends_before_its_limit() {
     // The shortest pause, with the lowest draw.
-    let after =
-        |limit| Acquire::new(plan(Wait::Until(limit))).after_round(&Judgement::NoQuorum, true, TOOK, at(0), 0, None);
+    let after = |limit| asked(plan(Wait::Until(limit))).after_round(&Judgement::NoQuorum, TOOK, at(0), 0, None);
     assert_eq!(after(at(50)), Step::Done(End::NoQuorum), "it would end with the call");
-    assert_eq!(after(at(51)), Step::Sleep(at(50)));
+    assert_eq!(after(at(51)), Step::Park(at(50)));
 }
 
 #[test]
 fn contention_between_two_outages_starts_the_patience_anew() {
-    let mut machine = Acquire::new(plan(FOREVER));
-    let mut tell = |judgement: &Judgement, now| machine.after_round(judgement, true, TOOK, now, 0, None);
-    assert!(matches!(tell(&Judgement::NoQuorum, at(0)), Step::Sleep(_)));
-    assert!(matches!(tell(&Judgement::Held(None), at(9_000)), Step::Sleep(_)));
-    assert!(matches!(tell(&Judgement::NoQuorum, at(11_000)), Step::Sleep(_)));
-    assert!(matches!(tell(&Judgement::TooSlow, at(20_900)), Step::Sleep(_)));
+    let mut machine = asked(plan(FOREVER));
+    let mut tell = |judgement: &Judgement, now| machine.after_round(judgement, TOOK, now, 0, None);
+    assert!(matches!(tell(&Judgement::NoQuorum, at(0)), Step::Park(_)));
+    assert!(matches!(tell(&Judgement::Held(None), at(9_000)), Step::Park(_)));
+    assert!(matches!(tell(&Judgement::NoQuorum, at(11_000)), Step::Park(_)));
+    assert!(matches!(tell(&Judgement::TooSlow, at(20_900)), Step::Park(_)));
     assert_eq!(tell(&Judgement::NoQuorum, at(21_000)), Step::Done(End::NoQuorum));
 }
 
 #[test]
 fn a_call_that_wakes_late_from_an_outage_does_not_report_contention() {
-    let mut machine = Acquire::new(plan(Wait::Until(at(1_000))));
-    machine.first();
-    assert!(matches!(machine.after_round(&Judgement::NoQuorum, false, TOOK, at(3), 0, None), Step::Sleep(_)));
-    assert_eq!(machine.after_pause(at(1_000)), Step::Done(End::NoQuorum));
-    assert!(matches!(machine.after_round(&Judgement::Held(None), true, TOOK, at(9), 0, None), Step::Sleep(_)));
-    assert_eq!(machine.after_pause(at(1_000)), Step::Done(End::Contended));
+    let mut machine = asked(plan(Wait::Until(at(1_000))));
+    assert!(matches!(machine.after_round(&Judgement::NoQuorum, TOOK, at(3), 0, None), Step::Park(_)));
+    assert_eq!(machine.resume(at(1_000)), Step::Done(End::NoQuorum));
+    assert!(matches!(machine.after_round(&Judgement::Held(None), TOOK, at(9), 0, None), Step::Park(_)));
+    assert_eq!(machine.resume(at(1_000)), Step::Done(End::Contended));
 }
 
 #[test]
 fn a_last_round_that_the_limit_cut_short_does_not_turn_contention_into_an_outage() {
     let wait = Wait::Until(at(100));
     let told = |judgements: &[(Judgement, bool, u64)]| {
-        let mut machine = Acquire::new(plan(wait));
-        let tell = |(j, full, now): &(Judgement, bool, u64)| machine.after_round(j, *full, TOOK, at(*now), 0, None);
+        let full = judgements[0].1;
+        let mut machine = if full { asked(plan(wait)) } else { Acquire::new(plan(wait)) };
+        let tell = |(j, _, now): &(Judgement, bool, u64)| match machine.after_round(j, TOOK, at(*now), 0, None) {
+            Step::Listen => machine.listens(ME, at(*now)),
+            step => step,
+        };
         judgements.iter().map(tell).last().unwrap()
     };
     let held = |full, now| (Judgement::Held(None), full, now);
@@ -356,9 +391,9 @@ fn a_split_that_does_not_end_is_asked_about_ever_more_slowly() {
 
 #[test]
 fn another_judgement_ends_a_row_of_splits() {
-    let mut machine = Acquire::new(plan(FOREVER));
-    let mut pause = |judgement: &Judgement| match machine.after_round(judgement, true, ms(1), at(0), u64::MAX, None) {
-        Step::Sleep(wake) => wake.since(at(0)),
+    let mut machine = asked(plan(FOREVER));
+    let mut pause = |judgement: &Judgement| match machine.after_round(judgement, ms(1), at(0), u64::MAX, None) {
+        Step::Park(wake) => wake.since(at(0)),
         step => panic!("{step:?}"),
     };
     let row: Vec<Duration> = (0..4).map(|_| pause(&Judgement::Split)).collect();
@@ -369,39 +404,43 @@ fn another_judgement_ends_a_row_of_splits() {
 
 #[test]
 fn one_slow_round_does_not_stretch_the_pauses_beyond_the_cap() {
-    let mut machine = Acquire::new(plan(FOREVER));
+    let mut machine = asked(plan(FOREVER));
     let slow = Duration::from_secs(3);
-    assert!(matches!(machine.after_round(&Judgement::NoQuorum, true, slow, at(0), 0, None), Step::Sleep(_)));
-    let step = machine.after_round(&Judgement::Split, true, TOOK, at(5_000), u64::MAX, None);
-    assert!(matches!(step, Step::Sleep(wake) if wake <= at(6_000)), "{step:?}");
+    assert!(matches!(machine.after_round(&Judgement::NoQuorum, slow, at(0), 0, None), Step::Park(_)));
+    let step = machine.after_round(&Judgement::Split, TOOK, at(5_000), u64::MAX, None);
+    assert!(matches!(step, Step::Park(wake) if wake <= at(6_000)), "{step:?}");
 }
 
 #[test]
 fn a_refusal_by_plain_commands_is_asked_about_again_only_by_those_who_go_on_waiting() {
-    let refused = |wait, now| Acquire::new(plan(wait)).after_round(&Judgement::Held(None), false, TOOK, now, 0, None);
-    assert_eq!(refused(FOREVER, at(3)), Step::Round { full: true });
-    assert_eq!(refused(Wait::Until(at(4)), at(3)), Step::Round { full: true });
+    let refused = |wait, now| Acquire::new(plan(wait)).after_round(&Judgement::Held(None), TOOK, now, 0, None);
+    assert_eq!(refused(FOREVER, at(3)), Step::Listen);
+    assert_eq!(refused(Wait::Until(at(4)), at(3)), Step::Listen);
     assert_eq!(refused(Wait::Until(at(3)), at(3)), Step::Done(End::Contended));
     assert_eq!(refused(Wait::Once, at(3)), Step::Done(End::Contended));
-    // One that told the ttl has said all.
-    let told = Acquire::new(plan(FOREVER)).after_round(&Judgement::Held(Some(ms(9))), false, TOOK, at(3), 0, None);
-    assert!(matches!(told, Step::Sleep(_)), "{told:?}");
+    // A call that counts its tries does not listen.
+    let counts = Plan { tries: Some(2), ..plan(FOREVER) };
+    let step = Acquire::new(counts).after_round(&Judgement::Held(None), TOOK, at(3), 0, None);
+    assert_eq!(step, Step::Round { full: true, entry: None });
+    // An answer with the ttl has said all.
+    let step = Acquire::new(counts).after_round(&Judgement::Held(Some(ms(9))), TOOK, at(3), 0, None);
+    assert!(matches!(step, Step::Park(_)), "{step:?}");
 }
 
 #[test]
 fn who_does_not_wait_asks_again_while_the_votes_are_split_but_not_for_long() {
     for judgement in judgements() {
-        let mut machine = Acquire::new(plan(Wait::Once));
+        let mut machine = asked(plan(Wait::Once));
         let mut now = at(0);
         let mut asked = 0;
         let end = loop {
-            match machine.after_round(&judgement, true, TOOK, now, u64::MAX, None) {
-                Step::Sleep(wake) => now = wake,
+            match machine.after_round(&judgement, TOOK, now, u64::MAX, None) {
+                Step::Park(wake) => now = wake,
                 Step::Done(end) => break end,
                 step => panic!("{judgement:?} {step:?}"),
             }
             asked += 1;
-            assert_eq!(machine.after_pause(now), Step::Round { full: true });
+            assert_eq!(machine.resume(now), Step::Round { full: true, entry: None });
         };
         let expected = if may_be_nobodys(&judgement) { SPLITS_AT_ONCE } else { 0 };
         assert_eq!((asked, end), (expected, error_of(&judgement).unwrap_or(End::Contended)), "{judgement:?}");
@@ -412,52 +451,73 @@ fn who_does_not_wait_asks_again_while_the_votes_are_split_but_not_for_long() {
 
 #[test]
 fn what_may_be_free_soon_is_asked_for_soon_but_less_and_less_so() {
-    let mut machine = Acquire::new(plan(FOREVER));
-    let mut pause = |judgement| match machine.after_round(&judgement, true, TOOK, at(0), u64::MAX, None) {
-        Step::Sleep(until) => until.since(at(0)),
+    let mut machine = asked(plan(FOREVER));
+    let mut pause = |judgement| match machine.after_round(&judgement, TOOK, at(0), u64::MAX, None) {
+        Step::Park(until) => until.since(at(0)),
         step => panic!("{step:?}"),
     };
-    let soon = || Judgement::Held(Some(SOON));
+    let soon = || Judgement::Held(Some(MAY_BE_FREE_WITHIN));
     let grown: Vec<Duration> = (0..4).map(|_| pause(soon())).collect();
-    assert!(grown[0] > SOON && grown[0] <= SOON + ms(10), "{grown:?}");
-    assert!(grown.windows(2).all(|w| w[1] >= w[0] + SOON), "{grown:?}");
+    assert!(grown[0] > MAY_BE_FREE_WITHIN && grown[0] <= MAY_BE_FREE_WITHIN + ms(10), "{grown:?}");
+    assert!(grown.windows(2).all(|w| w[1] >= w[0] + MAY_BE_FREE_WITHIN), "{grown:?}");
     pause(Judgement::Held(Some(ms(60_000))));
     assert_eq!(pause(soon()), grown[0], "from the beginning, after others were seen to hold it");
 }
 
 #[test]
 fn a_pause_of_the_user_replaces_the_drawn_one_within_the_limit() {
-    let after = |wait, custom| {
-        Acquire::new(plan(wait)).after_round(&Judgement::Held(None), true, TOOK, at(0), u64::MAX, Some(custom))
-    };
-    assert_eq!(after(FOREVER, ms(7)), Step::Sleep(at(7)));
-    assert_eq!(after(Wait::Until(at(5)), ms(7)), Step::Sleep(at(5)));
-    assert_eq!(after(FOREVER, Duration::MAX), Step::Sleep(Mono::NEVER));
+    let after =
+        |wait, custom| asked(plan(wait)).after_round(&Judgement::Held(None), TOOK, at(0), u64::MAX, Some(custom));
+    assert_eq!(after(FOREVER, ms(7)), Step::Park(at(7)));
+    assert_eq!(after(Wait::Until(at(5)), ms(7)), Step::Park(at(5)));
+    assert_eq!(after(FOREVER, Duration::MAX), Step::Park(Mono::NEVER));
     for too_short in [Duration::ZERO, Duration::from_nanos(1), Duration::from_micros(999)] {
-        assert_eq!(after(FOREVER, too_short), Step::Sleep(at(1)), "a waiter never asks without a pause");
+        assert_eq!(after(FOREVER, too_short), Step::Park(at(1)), "a waiter never asks without a pause");
     }
 }
 
 #[test]
 fn the_first_pause_is_drawn_from_the_first_range_on_contention_and_in_an_outage() {
     for judgement in [Judgement::Held(None), Judgement::NoQuorum] {
-        let mut machine = Acquire::new(plan(FOREVER));
+        let mut machine = asked(plan(FOREVER));
         assert_eq!(machine.pauses(), 0);
-        let step = machine.after_round(&judgement, true, TOOK, at(0), u64::MAX, None);
-        assert!(matches!(step, Step::Sleep(wake) if wake <= at(250)), "{judgement:?} {step:?}");
+        let step = machine.after_round(&judgement, TOOK, at(0), u64::MAX, None);
+        assert!(matches!(step, Step::Park(wake) if wake <= at(250)), "{judgement:?} {step:?}");
         assert_eq!((machine.pauses(), machine.attempts()), (1, 1));
     }
 }
 
 #[test]
-fn pauses_that_a_release_cut_short_do_not_grow() {
-    let mut machine = Acquire::new(plan(FOREVER));
-    for _ in 0..50 {
-        let step = machine.after_round(&Judgement::Held(None), true, TOOK, at(0), u64::MAX, None);
-        assert!(matches!(step, Step::Sleep(wake) if wake <= at(250)), "{step:?}");
-        machine.was_woken();
+fn pauses_that_a_notification_cut_short_do_not_grow() {
+    let mut machine = asked(plan(FOREVER));
+    for n in 0..50 {
+        let step = machine.after_round(&Judgement::Held(None), TOOK, at(n), u64::MAX, None);
+        assert!(matches!(step, Step::Park(wake) if wake <= at(n + 250)), "{step:?}");
+        machine.heard(Heard { notified: 3, subscribed: false }, at(n + 1));
+        assert!(matches!(machine.resume(at(n + 1)), Step::Round { .. }));
         assert_eq!(machine.pauses(), 0);
     }
-    machine.was_woken();
-    assert_eq!(machine.pauses(), 0, "there was none to take back");
+    // Pauses of the caller's own are counted as they are asked for.
+    let mut machine = asked(Plan { custom_pauses: true, ..plan(FOREVER) });
+    machine.after_round(&Judgement::Held(None), TOOK, at(0), 0, Some(ms(50)));
+    machine.heard(Heard { notified: 3, subscribed: false }, at(1));
+    machine.resume(at(1));
+    assert_eq!(machine.pauses(), 1);
+}
+
+#[test]
+fn the_end_of_an_outage_ends_its_pause_and_no_other() {
+    let mut machine = asked(plan(FOREVER));
+    let Step::Park(poll) = machine.after_round(&Judgement::NoQuorum, TOOK, at(0), 0, None) else { panic!() };
+    machine.heard(Heard { notified: 7, subscribed: true }, at(1));
+    assert_eq!(machine.resume(at(1)), Step::Park(poll), "a notification says nothing of the masters that are away");
+    machine.recovered();
+    assert!(matches!(machine.resume(at(1)), Step::Round { .. }));
+    let Step::Park(poll) = machine.after_round(&Judgement::NoQuorum, TOOK, at(2), 0, None) else { panic!() };
+    assert_eq!(machine.resume(at(2)), Step::Park(poll), "it recovered before this attempt");
+    assert!(machine.is_outage());
+    let mut machine = asked(plan(FOREVER));
+    let Step::Park(poll) = machine.after_round(&Judgement::Held(None), TOOK, at(0), 0, None) else { panic!() };
+    machine.recovered();
+    assert_eq!(machine.resume(at(1)), Step::Park(poll), "others hold the lock");
 }

@@ -1,7 +1,7 @@
 use super::super::Operation;
-use super::super::command::Tell;
 use super::super::owner::{Owner, Token};
 use super::super::round::{Cause, Rule};
+use super::super::wait_list::Notify;
 use super::ms;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use std::sync::Arc;
 fn operations() -> Vec<Operation> {
     let from = Arc::new(Owner::new(Token::from_bytes([1; 16]), &Arc::from("x"), 5));
     vec![
-        Operation::Acquire { px_ms: 5, full: false, fence: false, word: None },
+        Operation::Acquire { px_ms: 5, full: false, fence: false, entry: None },
         Operation::Extend { px_ms: 5, recreate: true },
         Operation::ExtendMany { leases: Arc::new([]), recreate: true },
         Operation::Adopt { from, px_ms: 5 },
-        Operation::Release { keep: ms(0), tell: Some(Tell { waiter: 1, at_once: true }) },
+        Operation::Release { keep: ms(0), notify: Some(Notify { waiter: 1, at_once: true }) },
         Operation::Fence,
         Operation::WriteBack(7),
         Operation::Verify,
-        Operation::Tell(0),
+        Operation::Notify(0),
         Operation::Status,
         Operation::Revoke { now: false },
         Operation::Blank { mark: true },
@@ -39,7 +39,7 @@ fn what_asks_each_master_for_itself_waits_for_all_and_what_votes_for_a_quorum() 
         let for_all = matches!(
             operation,
             Operation::Status
-                | Operation::Tell(_)
+                | Operation::Notify(_)
                 | Operation::Revoke { .. }
                 | Operation::Blank { .. }
                 | Operation::Init { .. }

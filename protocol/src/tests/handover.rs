@@ -1,5 +1,5 @@
 use super::super::fence::STEP;
-use super::super::handover::{BUDGET, Handover, MEMORY, TURN, courtesy, is_turn_over, steps_back};
+use super::super::handover::{BUDGET, Handover};
 use super::super::lease::{Lease, LossReason, Terms};
 use super::super::validity::Drift;
 use super::{at, ms};
@@ -71,25 +71,4 @@ fn a_token_that_was_asked_for_rises_by_one_and_stays_below_the_next_lease() {
     }
     assert!(!handover.pass(&lease, at(1)));
     assert_eq!(handover.token(), Some(6_400 + STEP - 1));
-}
-
-#[test]
-fn courtesy_is_three_round_trips_within_reason() {
-    assert_eq!(courtesy(Duration::ZERO), ms(1));
-    assert_eq!(courtesy(ms(5)), ms(15));
-    assert_eq!(courtesy(ms(5_000)), ms(50));
-}
-
-#[test]
-fn who_had_the_lock_for_long_steps_back_while_others_are_known_to_wait() {
-    let step = Duration::from_nanos(1);
-    assert!(steps_back(TURN, MEMORY), "at each release that tells others");
-    assert!(!steps_back(TURN - step, Duration::ZERO), "its turn is not over");
-    assert!(!steps_back(TURN, MEMORY + step), "nobody was heard of for a while");
-}
-
-#[test]
-fn a_turn_is_over_after_its_time() {
-    assert!(is_turn_over(TURN));
-    assert!(!is_turn_over(TURN - Duration::from_nanos(1)));
 }

@@ -9,6 +9,7 @@ mod handover;
 mod health;
 mod init;
 mod lease;
+mod local_queue;
 mod names;
 mod owner;
 mod quorum;
@@ -16,7 +17,7 @@ mod reap;
 mod retry;
 mod round;
 mod validity;
-mod wakeup;
+mod waiting;
 
 use super::{Mono, Quorum};
 use std::time::Duration;

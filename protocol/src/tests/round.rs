@@ -1,5 +1,5 @@
 use super::super::Quorum;
-use super::super::retry::SOON;
+use super::super::retry::MAY_BE_FREE_WITHIN;
 use super::super::round::{Answer, Cause, Judgement, Round, Rule};
 use super::{at, ms, quorums};
 use std::time::Duration;
@@ -277,7 +277,7 @@ fn a_split_is_told_where_the_others_votes_are_all_that_is_missing() {
     assert_eq!(judge3([HELD, FAILED, conflict()]), Judgement::NoQuorum);
     let four = Quorum::new(4, 0).unwrap();
     assert_eq!(judged(four, &[YES, YES, HELD, None]), Judgement::Split);
-    assert_eq!(judged(four, &[YES, YES, HELD, HELD]), Judgement::Held(Some(SOON)));
+    assert_eq!(judged(four, &[YES, YES, HELD, HELD]), Judgement::Held(Some(MAY_BE_FREE_WITHIN)));
 }
 
 #[test]
