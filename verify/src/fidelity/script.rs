@@ -4,7 +4,7 @@ use super::Word;
 use crate::sim::rng::Rng;
 use redleash::unversioned::{ScriptText, scripts};
 
-/// The key of those who wait.
+/// The wait list.
 const WAITERS: &str = "rl:W:{a}";
 
 /// One script.
@@ -34,7 +34,7 @@ impl Script {
                         .map(Word::from),
                 );
             }
-            "tell" => words.extend(["2", lock, WAITERS, "channel", rng.pick(&["0", "8"]), "90000"].map(Word::from)),
+            "notify" => words.extend(["2", lock, WAITERS, "channel", rng.pick(&["0", "8"]), "90000"].map(Word::from)),
             "status" => words.extend(["3", lock, "rl:F:{a}", "rl:N"].map(Word::from)),
             "revoke" => {
                 let now = rng.pick(&["0", "1"]);

@@ -4,20 +4,7 @@
 
 use super::clock::Time;
 use super::plan::MS;
-use super::world::{Event, World};
-
-/// What an ambush does when its moment has come.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Trap {
-    /// A process is paused until then.
-    Nap(usize, Time),
-    /// A server loses its data.
-    Forget(usize),
-    /// A holder needs the masters again: it asks for a token, or extends.
-    Provoke(usize),
-    /// Who has just been granted a lock is cut off from one master and asks for a token.
-    Ask(usize, usize),
-}
+use super::state::{Event, Trap, World};
 
 /// Three masters, by what an ambush makes of them.
 struct Places {
@@ -47,7 +34,7 @@ impl World<'_> {
     }
 
     /// The text at a key of a master.
-    fn text_at(&self, master: usize, key: &str) -> Option<Vec<u8>> {
+    pub(crate) fn text_at(&self, master: usize, key: &str) -> Option<Vec<u8>> {
         let server = &self.servers[self.plan.servers[master]];
         let now_ms = server.clock.micros(self.now).div_euclid(1_000);
         server.keys.text(key.as_bytes(), now_ms).map(|(text, _)| text.to_vec())

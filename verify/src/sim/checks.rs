@@ -1,45 +1,10 @@
 //! What must hold in every history, and what must happen in some.
 
-use super::client::Client;
 use super::clock::Time;
 use super::keyspace::Change;
-use super::worker::Worker;
-use super::world::World;
+use super::state::{Checks, Client, Counts, Grant, Worker, World};
 use redleash_protocol::{Answer, Judgement, LeaseState, Mono};
 use std::collections::BTreeMap;
-
-/// How often things happened.
-pub(crate) type Counts = BTreeMap<&'static str, u64>;
-
-/// One grant.
-#[derive(Clone, Copy, Debug, Default)]
-struct Grant {
-    number: u64,
-    /// When its round began, and when it was granted.
-    began: Time,
-    granted: Time,
-}
-
-/// The bookkeeping of one history.
-#[derive(Debug)]
-pub(crate) struct Checks {
-    pub(crate) violation: Option<String>,
-    pub(crate) trace: Option<Vec<String>>,
-    pub(crate) counts: Counts,
-    grants: u64,
-    /// The last grant of each lock; adoptions belong to the grant that they continue.
-    last_grant: Vec<Grant>,
-    /// Locks that somebody has deleted by force: nothing is claimed for them any more.
-    pub(crate) forced: Vec<bool>,
-    /// When a server last forgot its keys by FLUSHALL.
-    pub(crate) flushed_at: Time,
-    /// The tokens of each lock, by grant.
-    tokens: Vec<BTreeMap<u64, u64>>,
-    /// How long the keys of a token may live, in milliseconds.
-    lives: BTreeMap<String, u64>,
-    /// The lease of a token.
-    owners: BTreeMap<String, usize>,
-}
 
 impl Checks {
     /// Nothing has happened yet.
@@ -51,6 +16,7 @@ impl Checks {
             grants: 0,
             last_grant: vec![Grant::default(); names],
             forced: vec![false; names],
+            free_since: vec![None; names],
             flushed_at: Time::MIN,
             tokens: vec![BTreeMap::new(); names],
             lives: BTreeMap::new(),

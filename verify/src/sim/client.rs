@@ -3,111 +3,16 @@
 
 use super::clock::{Clock, Time};
 use super::plan::MS;
-use super::worker::{Action, Terms, Worker};
-use super::world::{Event, World};
+use super::state::{Action, AwaitedRound, Client, Event, Hold, Orphan, Queue, Terms, Then, Worker, World};
 use redleash::unversioned::{Heard, Request, Talk};
 use redleash_protocol::generation::{Deployment, quarantine};
 use redleash_protocol::health::{STEADY, reconnect_pause};
 use redleash_protocol::init::{Init, Step};
-use redleash_protocol::lease::Extension;
 use redleash_protocol::reap::next_attempt;
 use redleash_protocol::validity::{master_timeout, round_timeout};
-use redleash_protocol::{Answer, Attempt, Cause, Command, Lease, Mono, Operation, Owner};
+use redleash_protocol::{Answer, Cause, Command, Lease, Mono, Operation, Owner};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// A release that was not delivered.
-#[derive(Debug)]
-struct Orphan {
-    request: Request,
-    master: usize,
-    due: Mono,
-    key_ends: Mono,
-    tries: u32,
-}
-
-/// One process.
-#[derive(Debug)]
-pub(crate) struct Client {
-    pub(crate) clock: Clock,
-    pub(crate) wall: Clock,
-    pub(crate) machine: usize,
-    pub(crate) alive: bool,
-    pub(crate) paused_until: Time,
-    /// What has come while it was paused.
-    pub(crate) stash: Vec<Event>,
-    pub(crate) max_lease: Duration,
-    block: String,
-    /// The init under way.
-    pub(crate) init: Option<Init>,
-    pub(crate) workers: Vec<Worker>,
-    pub(crate) talks: Vec<Talk>,
-    pub(crate) conns: Vec<Option<usize>>,
-    /// Rounds to write; the master, where one is sent again.
-    inbox: Vec<(Request, Option<usize>)>,
-    orphans: Vec<Orphan>,
-    /// Releases that were posted again: how often, and when their keys end.
-    reposted: Vec<(Request, u32, Mono)>,
-    steadiness: Vec<(Mono, u32)>,
-}
-
-/// One held lease.
-#[derive(Debug)]
-pub(crate) struct Hold {
-    pub(crate) client: usize,
-    pub(crate) name: usize,
-    pub(crate) lease: Lease,
-    pub(crate) owner: Arc<Owner>,
-    pub(crate) terms: Terms,
-    pub(crate) request: Request,
-    /// The masters whose votes its last good round rests on.
-    pub(crate) votes: u32,
-    /// When its last good round was over.
-    pub(crate) good_at: Time,
-    pub(crate) fence: Option<u64>,
-    pub(crate) extending: bool,
-    /// The number of the grant that its line of adoptions began with.
-    pub(crate) line: u64,
-    /// Given back, handed out, or its process ended.
-    pub(crate) over: bool,
-    pub(crate) announced: bool,
-    /// Somebody has seen that it was lost.
-    pub(crate) seen_lost: bool,
-    timer: Option<Time>,
-}
-
-/// A thread that waits for a round.
-#[derive(Debug)]
-pub(crate) struct Wait {
-    pub(crate) client: usize,
-    pub(crate) request: Request,
-    pub(crate) then: Then,
-}
-
-/// What the thread does when the round is decided or its time is over.
-#[derive(Clone, Debug)]
-pub(crate) enum Then {
-    /// An attempt of a worker.
-    Attempt { worker: usize, attempt: Attempt, owner: Arc<Owner>, full: bool },
-    /// The adoption of a handle.
-    Adopt { worker: usize, attempt: Attempt, owner: Arc<Owner> },
-    /// The write-back of a token that an attempt has drawn.
-    FoldedBack { worker: usize, hold: usize, token: u64, until: Mono },
-    /// An extension, by a worker or by the watchdog.
-    Extend { worker: Option<usize>, hold: usize, extension: Extension },
-    /// Extensions of many leases by one script.
-    ExtendMany { leases: Vec<(usize, Extension)> },
-    /// A question for a token.
-    Fence { worker: usize, hold: usize, until: Mono },
-    /// The write-back of a token that was asked for.
-    FenceBack { worker: usize, hold: usize, token: u64, until: Mono },
-    /// A question whether the lock is still held.
-    Verify { worker: usize, hold: usize },
-    /// A release.
-    Release { worker: usize },
-    /// Settling new masters.
-    Init,
-}
 
 impl World<'_> {
     /// Starts the clients; the first one settles the masters.
@@ -146,6 +51,8 @@ impl World<'_> {
                 orphans: Vec::new(),
                 reposted: Vec::new(),
                 steadiness: vec![(Mono::ZERO, 0); n],
+                queues: (0..self.plan.names).map(|_| Queue::default()).collect(),
+                deaf_until: vec![0; n],
             });
             for i in 0..n {
                 self.connect(c, i);
@@ -239,7 +146,7 @@ impl World<'_> {
     pub(crate) fn ask(&mut self, client: usize, request: Request, deadline: Mono, then: Then) {
         self.next_wait += 1;
         let id = self.next_wait;
-        self.waits.insert(id, Wait { client, request: request.clone(), then });
+        self.rounds.insert(id, AwaitedRound { client, request: request.clone(), then });
         let (when, late) = (self.when(client, deadline), self.scheduling());
         self.at(when.saturating_add(late), Event::Wake(client, id));
         self.post(client, request);
@@ -287,7 +194,7 @@ impl World<'_> {
 
     /// The thread that waits for a round may run.
     fn decided(&mut self, c: usize, request: &Request) {
-        let found = self.waits.iter().find(|(_, w)| w.client == c && w.request.is(request)).map(|(id, _)| *id);
+        let found = self.rounds.iter().find(|(_, w)| w.client == c && w.request.is(request)).map(|(id, _)| *id);
         if let Some(id) = found {
             let late = self.scheduling();
             self.after(late, Event::Wake(c, id));
@@ -309,6 +216,11 @@ impl World<'_> {
         }
         if matches!(answer, Answer::Failed(_)) && request.command().operation.is_release() {
             self.undelivered(c, i, request);
+        }
+        if let Answer::Yes(Some(said @ (2 | 3))) = answer
+            && request.command().operation.is_release()
+        {
+            self.waiters_elsewhere(c, request, said == 2);
         }
         if request.answer(i, answer, now) {
             self.decided(c, request);
@@ -356,7 +268,10 @@ impl World<'_> {
         self.checks.count("connections given up");
         self.note(|| format!("client {c} gives up its connection to master {i}"));
         let now = self.mono(c);
+        // The subscription may be dead, too: another one is made.
+        let deaf = self.now + self.latency() + self.latency() + 10 * MS;
         let client = &mut self.clients[c];
+        client.deaf_until[i] = deaf;
         client.conns[i] = None;
         let unanswered = client.talks[i].give_up();
         let (installed, flaps) = client.steadiness[i];
@@ -477,7 +392,7 @@ impl World<'_> {
                 }
                 redleash_protocol::Todo::Announce(_) => {
                     self.holds[hold].announced = true;
-                    return;
+                    return self.leave_place(hold);
                 }
                 redleash_protocol::Todo::Nothing => return,
             }
@@ -494,7 +409,7 @@ impl World<'_> {
         for hold in self.holds.iter_mut().filter(|h| h.client == c) {
             hold.over = true;
         }
-        self.waits.retain(|_, w| w.client != c);
+        self.rounds.retain(|_, w| w.client != c);
     }
 
     /// A new lease's record.
@@ -519,6 +434,7 @@ impl World<'_> {
             fence: None,
             extending: false,
             line,
+            place: false,
             over: false,
             announced: false,
             seen_lost: false,

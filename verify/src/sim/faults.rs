@@ -2,7 +2,7 @@
 
 use super::clock::Time;
 use super::plan::{Fault, MS};
-use super::world::{Event, World};
+use super::state::{Event, World};
 use redleash::unversioned::Request;
 use redleash_protocol::Operation;
 

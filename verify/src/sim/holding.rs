@@ -1,7 +1,6 @@
 //! What happens to a held lease: extensions, questions for tokens, its loss.
 
-use super::client::Then;
-use super::world::{Event, World};
+use super::state::{Event, Then, World};
 use redleash::unversioned::Request;
 use redleash_protocol::command::Renewal;
 use redleash_protocol::fence::{Settling, settle};
@@ -138,6 +137,7 @@ impl World<'_> {
             LossReason::KeyAbsent => "leases lost with their keys",
             _ => "leases lost at their deadline",
         });
+        self.leave_place(hold);
         let held = &mut self.holds[hold];
         if held.lease.lose(reason) {
             held.announced = true;
@@ -145,6 +145,14 @@ impl World<'_> {
         // Its holder has been told so.
         held.seen_lost = true;
         self.look_at(hold);
+    }
+
+    /// The place in the local queue of a lease that is over goes to the next.
+    pub(crate) fn leave_place(&mut self, hold: usize) {
+        if std::mem::take(&mut self.holds[hold].place) {
+            let (c, name) = (self.holds[hold].client, self.holds[hold].name);
+            self.give_up_place(c, name);
+        }
     }
 
     /// Asks for a fencing token, unless it is known.

@@ -34,6 +34,8 @@ pub struct Keyspace {
     keys: BTreeMap<Vec<u8>, Key>,
     /// What has been changed since somebody looked.
     pub changes: Vec<Change>,
+    /// What has been published since somebody looked: channels and payloads.
+    pub published: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -148,8 +150,10 @@ impl Keyspace {
                 self.keys.clear();
                 Reply::ok()
             }
-            // Nobody listens here: a message is a hint, and hints may be lost.
-            ("publish", [_, _]) => Reply::Int(0),
+            ("publish", [channel, payload]) => {
+                self.published.push((channel.to_vec(), payload.to_vec()));
+                Reply::Int(0)
+            }
             ("ping", []) => Reply::Status("PONG".into()),
             (
                 "get" | "mget" | "set" | "del" | "exists" | "pttl" | "pexpire" | "pexpireat" | "persist" | "type"

@@ -17,19 +17,20 @@ mod plan;
 pub mod resp;
 pub mod rng;
 pub mod server;
+mod state;
+mod waiting;
 mod worker;
 mod world;
 
 use crate::Verdict;
-use checks::Counts;
 use indicatif::{ProgressBar, ProgressStyle};
 use lua::Interpreter;
+use state::{Counts, World};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
-use world::World;
 
 /// The options of `verify sim`.
 #[derive(clap::Args, Clone, Debug)]
@@ -118,6 +119,17 @@ const MUST_HAPPEN: &[&str] = &[
     "ambushes of a token",
     "holders that went on while they were overtaken",
     "tokens asked for from a master that forgot",
+    "threads behind another of their process",
+    "calls that waited at the masters",
+    "calls that yielded to waiters of other processes",
+    "notifications sent",
+    "notifications heard",
+    "notifications missed",
+    "notifications forged",
+    "notifications to waiters that died",
+    "notifications to waiters that had gone",
+    "late notifications",
+    "attempts that a notification caused",
 ];
 
 fn report(counts: &Counts, took: f64) {

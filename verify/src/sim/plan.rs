@@ -154,6 +154,14 @@ pub(crate) struct Plan {
     pub(crate) ambushes: bool,
     /// Whether one script renews many leases.
     pub(crate) shared_watchdog: bool,
+    /// How many of 100 notifications are lost, besides those that a fault loses.
+    pub(crate) lost_messages: u64,
+    /// Whether somebody forges notifications.
+    pub(crate) forged: bool,
+    /// How long a lock may be free while somebody waits for it, and how long somebody may wait for it, if that is claimed.
+    pub(crate) promises: Option<(Time, Time)>,
+    /// Whether the processes fight for one lock at full speed; whether they rest now and then, and whether they drop their guards.
+    pub(crate) fight: Option<(bool, bool)>,
     /// How many of 100 attempts fold the fencing token in, and how many of 100 holds ask for one.
     pub(crate) fenced: (u64, u64),
 }
@@ -227,6 +235,10 @@ impl Plan {
             storm: false,
             ambushes: false,
             shared_watchdog: rng.chance(25),
+            lost_messages: rng.pick(&[0, 0, 10, 100]),
+            forged: rng.chance(10),
+            promises: None,
+            fight: None,
             fenced: (rng.pick(&[0, 30, 100]), rng.pick(&[0, 40, 100])),
         };
         if n == 3 && f == 0 && quarantine && rng.chance(25) {
@@ -234,9 +246,41 @@ impl Plan {
         } else if n == 3 && rng.chance(30) {
             plan.storm(rng);
         }
+        if n == 3 && f == 0 && rng.chance(8) {
+            plan.fight(rng);
+            return plan;
+        }
         plan.draw_faults(rng, n, f);
         plan.draw_clocks(rng);
         plan
+    }
+
+    /// Processes that fight for one lock, and what waiters are promised then. A third of these histories is undisturbed: nobody waits
+    /// for his poll. In the others notifications are lost, processes die in the wait lists, and masters restart.
+    fn fight(&mut self, rng: &mut Rng) {
+        let ms = Duration::from_millis;
+        self.crowd(rng);
+        (self.storm, self.ambushes) = (false, false);
+        (self.ttl, self.max_lease, self.lock_delay) = (ms(3_000), ms(3_000), ms(0));
+        (self.slow, self.late, self.hang_timeout) = (0, 0, ms(1_000));
+        self.latency = rng.pick(&[(20_000, 80_000), (100_000, 400_000), (200_000, MS)]);
+        self.clients = rng.between(2, 4) as usize;
+        self.workers = rng.pick(&[1, 1, 2, 3]);
+        self.attempts = 10_000;
+        self.activity = rng.between(600, 1_500) * MS;
+        self.fenced = (0, 0);
+        self.fight = Some((rng.chance(50), rng.chance(60)));
+        let poll = ms(400);
+        self.backoff = Backoff { min: poll, max: poll, cap: poll };
+        let undisturbed = rng.chance(35);
+        self.lost_messages = if undisturbed { 0 } else { rng.pick(&[5, 30, 100]) };
+        self.forged = !undisturbed && rng.chance(30);
+        self.promises = Some(if undisturbed { (80 * MS, 600 * MS) } else { (2_000 * MS, Time::MAX) });
+        if !undisturbed {
+            let kinds = [Fault::Crash, Fault::Crash, Fault::RestartAll, Fault::Break];
+            self.faults = (0..rng.below(4)).map(|_| (rng.below(self.activity), rng.pick(&kinds))).collect();
+            self.faults.sort_unstable();
+        }
     }
 
     /// Messages and threads take up to a whole ttl, connections break, masters forget: rounds overlap with everything. The

@@ -1,118 +1,19 @@
 //! What the users' threads do: acquire, hold, ask, extend, hand out, adopt, release.
 
-use super::client::Then;
 use super::clock::Time;
 use super::plan::MS;
-use super::world::{Event, World};
+use super::state::{Action, Event, Handle, Terms, Then, Worker, World};
 use redleash::unversioned::Request;
-use redleash_protocol::acquire::{PAUSE_AT_ONCE, Plan as AcquirePlan, SPLITS_AT_ONCE};
-use redleash_protocol::command::{Tell, Word};
+use redleash_protocol::acquire::{Heard, PAUSE_AT_ONCE, Plan as AcquirePlan, SPLITS_AT_ONCE};
 use redleash_protocol::retry::Backoff;
-use redleash_protocol::time::millis_up;
-use redleash_protocol::{
-    Acquire, Attempt, Command, End, Judgement, LeaseState, Mono, Operation, Owner, Step, Wait, lease,
-};
+use redleash_protocol::wait_list::{Notify, WaitEntry};
+use redleash_protocol::{Attempt, Command, End, Judgement, LeaseState, Mono, Operation, Owner, Step, Wait};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The pauses of the last phase: a quarantine of a minute is not worth sixty rounds.
 const CALM: Backoff =
     Backoff { min: Duration::from_millis(20), max: Duration::from_millis(500), cap: Duration::from_secs(6) };
-
-/// How a lock is held.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Terms {
-    pub(crate) ttl: Duration,
-    pub(crate) renew: bool,
-    pub(crate) fenced: bool,
-    pub(crate) lock_delay: Duration,
-    pub(crate) max_hold: Option<Duration>,
-}
-
-impl Terms {
-    /// The life of the key for a lease of `ttl`.
-    pub(crate) fn px_ms(&self, ttl: Duration) -> u64 {
-        millis_up(ttl.saturating_add(self.lock_delay))
-    }
-
-    fn lease(&self, plan: &super::plan::Plan) -> lease::Terms {
-        lease::Terms { ttl: self.ttl, drift: plan.drift, renew: self.renew, max_hold: self.max_hold }
-    }
-}
-
-/// A lock on its way to another process.
-#[derive(Clone, Debug)]
-pub(crate) struct Handle {
-    name: usize,
-    owner: Arc<Owner>,
-    until: Mono,
-    line: u64,
-    terms: Terms,
-}
-
-/// What a worker does next.
-#[derive(Clone, Debug)]
-pub(crate) enum Action {
-    /// Go on with a call that acquires.
-    Retry,
-    /// Ask for a fencing token.
-    Fence,
-    /// Extend by hand.
-    Extend(Duration),
-    /// Ask a quorum.
-    Verify,
-    /// Release and wait.
-    Release,
-    /// Release and do not wait.
-    LetGo,
-    /// Never release.
-    Forget,
-    /// Give it to another process.
-    HandOut,
-    /// Take over from another process.
-    Adopt(Handle),
-}
-
-/// One thread of a user.
-#[derive(Debug, Default)]
-pub(crate) struct Worker {
-    name: usize,
-    terms: Terms,
-    machine: Option<Acquire>,
-    wait: Option<Wait>,
-    begun: Mono,
-    begun_true: Time,
-    pub(crate) hold: Option<usize>,
-    /// What it does with the lock, last first.
-    actions: Vec<Action>,
-    pub(crate) next: Option<Action>,
-    /// It waits for a round.
-    pub(crate) busy: bool,
-    /// It has had its lock in the last phase.
-    pub(crate) content: bool,
-}
-
-impl Worker {
-    /// A worker that begins with this.
-    pub(crate) fn with(action: Action) -> Worker {
-        Worker { next: Some(action), ..Worker::default() }
-    }
-
-    pub(crate) fn busy_now(&mut self) {
-        self.busy = true;
-    }
-
-    pub(crate) fn busy_no_more(&mut self) {
-        self.busy = false;
-    }
-
-    /// It still wants its lock in the last phase.
-    pub(crate) fn wants(&self) -> bool {
-        !self.content
-    }
-}
-
-const WORD: Option<Word> = Some(Word { waiter: 8, ms: 300, waited_us: 0, courteous: true });
 
 impl World<'_> {
     fn worker(&mut self, c: usize, w: usize) -> &mut Worker {
@@ -128,6 +29,10 @@ impl World<'_> {
     /// A pause of a worker between two things.
     fn idle(&mut self) -> Time {
         let ttl = self.plan.ttl.as_nanos() as Time;
+        if let Some((rests, _)) = self.plan.fight {
+            let long = rests && self.rng.chance(10);
+            return self.rng.below(if long { 150 * MS } else { MS / 20 });
+        }
         match self.rng.below(4) {
             0 => self.rng.below(MS),
             1 => self.rng.below(ttl / 10),
@@ -144,14 +49,15 @@ impl World<'_> {
             return self.act(c, w, hold);
         }
         match self.worker(c, w).next.take() {
-            Some(Action::Retry) => {
+            Some(Action::Resume) => self.resume_call(c, w),
+            Some(Action::Contend) => {
                 let now = self.mono(c);
-                if let Some(machine) = self.worker(c, w).machine.take() {
-                    let step = machine.after_pause(now);
-                    self.worker(c, w).machine = Some(machine);
-                    self.advance(c, w, step);
-                }
+                let over = matches!(self.worker(c, w).wait, Some(Wait::Until(limit)) if limit <= now);
+                self.worker(c, w).place = over;
+                if over { self.end_call(c, w) } else { self.contend(c, w, true) }
             }
+            Some(Action::ContendBeside) => self.contend(c, w, false),
+            Some(Action::Listens) => self.listens(c, w),
             Some(Action::Adopt(handle)) => self.adopt(c, w, handle),
             _ => self.begin(c, w),
         }
@@ -170,44 +76,58 @@ impl World<'_> {
         let delay = self.plan.lock_delay.min(self.plan.max_lease.saturating_sub(ttl));
         let terms = Terms {
             ttl,
-            renew: self.rng.chance(60),
+            renew: self.rng.chance(60) || self.plan.fight.is_some(),
             fenced: self.rng.chance(self.plan.fenced.0),
             lock_delay: delay,
-            max_hold: self.rng.chance(10).then(|| ttl * 2),
+            max_hold: self.rng.chance(10).then(|| ttl * 2).filter(|_| self.plan.fight.is_none()),
         };
         let now = self.mono(c);
         let wait = match self.rng.below(4) {
             _ if self.calm => Wait::Forever { outage_patience: Duration::from_secs(100_000) },
-            0 => Wait::Once,
-            1 | 2 => Wait::Until(now.plus(self.plan.ttl * self.rng.between(1, 4) as u32 / 2)),
+            1 | 2 if self.plan.fight.is_some() => Wait::Forever { outage_patience: self.plan.ttl * 2 },
+            0 if self.plan.fight.is_none() => Wait::Once,
+            0..3 => Wait::Until(now.plus(self.plan.ttl * self.rng.between(1, 4) as u32 / 2)),
             _ => Wait::Forever { outage_patience: self.plan.ttl * 2 },
         };
-        let mut machine = Acquire::new(AcquirePlan {
+        let usual = !self.calm && self.plan.fight.is_none();
+        let plan = AcquirePlan {
+            quorum: self.plan.quorum,
             wait,
-            tries: self.rng.chance(10).then_some(5).filter(|_| !self.calm),
-            fail_fast: self.rng.chance(10) && !self.calm,
+            tries: self.rng.chance(10).then_some(5).filter(|_| usual),
+            fail_fast: self.rng.chance(10) && usual,
             backoff: if self.calm { CALM } else { self.plan.backoff },
+            custom_pauses: false,
             always_full: terms.fenced,
-        });
-        let step = machine.first();
+            yields: false,
+        };
         let name = self.rng.below(self.plan.names as u64) as usize;
         let begun_true = self.now;
         let worker = self.worker(c, w);
-        (worker.name, worker.terms, worker.machine, worker.wait) = (name, terms, Some(machine), Some(wait));
-        (worker.begun, worker.begun_true) = (now, begun_true);
+        (worker.name, worker.terms, worker.plan, worker.wait) = (name, terms, Some(plan), Some(wait));
+        (worker.begun, worker.begun_true, worker.call) = (now, begun_true, worker.call + 1);
+        (worker.prompted, worker.polls, worker.heard) = (0, 0, Heard::default());
         self.note(|| format!("client {c}.{w} begins to acquire lock{name}: {wait:?}, {terms:?}"));
-        self.advance(c, w, step);
+        self.enter(c, w);
     }
 
-    fn advance(&mut self, c: usize, w: usize, step: Step) {
+    /// A call is over without a lock.
+    pub(crate) fn end_call(&mut self, c: usize, w: usize) {
+        self.call_ended(c, w);
+        let worker = self.worker(c, w);
+        (worker.machine, worker.queued) = (None, false);
+        let (name, place) = (worker.name, std::mem::take(&mut worker.place));
+        if place {
+            self.give_up_place(c, name);
+        }
+        let idle = self.idle();
+        self.go_on(c, w, idle);
+    }
+
+    pub(crate) fn advance(&mut self, c: usize, w: usize, step: Step) {
         match step {
-            Step::Round { full } => self.attempt(c, w, full),
-            Step::Sleep(at) => {
-                let when = self.when(c, at);
-                let worker = self.worker(c, w);
-                (worker.next, worker.busy) = (Some(Action::Retry), false);
-                self.at(when, Event::Step(c, w));
-            }
+            Step::Listen => self.listen(c, w),
+            Step::Round { full, entry } => self.attempt(c, w, full, entry),
+            Step::Park(until) => self.park(c, w, until),
             Step::Done(end) => {
                 self.checks.count(match end {
                     End::Contended => "calls that ended contended",
@@ -219,10 +139,7 @@ impl World<'_> {
                     End::Mismatch => "calls that ended in a mismatch",
                 });
                 self.note(|| format!("client {c}.{w}: {end:?}"));
-                self.call_ended(c, w);
-                self.worker(c, w).machine = None;
-                let idle = self.idle();
-                self.go_on(c, w, idle);
+                self.end_call(c, w);
             }
         }
     }
@@ -247,32 +164,30 @@ impl World<'_> {
     }
 
     /// One attempt of a call.
-    fn attempt(&mut self, c: usize, w: usize, full: bool) {
+    fn attempt(&mut self, c: usize, w: usize, full: bool, entry: Option<WaitEntry>) {
         self.attempts_left = self.attempts_left.saturating_sub(1);
         if self.attempts_left == 0 && !self.calm {
-            self.worker(c, w).machine = None;
-            return self.go_on(c, w, 0);
+            return self.end_call(c, w);
         }
         let name = self.worker(c, w).name;
         self.lie_in_wait(c, name);
         let wall_us = self.wall_us(c);
         let (fresh, nonce) = (self.rng.token(), self.rng.bits());
-        let word = self.rng.pick(&[None, Some(Word { waiter: 7, ms: 300, waited_us: 9_000, courteous: false }), WORD]);
         let worker = &mut self.clients[c].workers[w];
         let Some(machine) = &mut worker.machine else { return };
         let token = machine.token(fresh);
         let owner = Arc::new(Owner::new(token, &Arc::from(format!("{c}.{w}")), wall_us / 1_000));
         let terms = worker.terms;
         let limit = if let Some(Wait::Until(at)) = worker.wait { at } else { Mono::NEVER };
-        worker.busy = true;
-        let operation = Operation::Acquire { px_ms: terms.px_ms(terms.ttl), full, fence: terms.fenced, word };
+        (worker.busy, worker.heard) = (true, Heard::default());
+        let operation = Operation::Acquire { px_ms: terms.px_ms(terms.ttl), full, fence: terms.fenced, entry };
         let command = Command { keys: self.keys[name].clone(), owner: owner.clone(), operation, nonce };
         self.checks.life(owner.secret_hex(), terms.px_ms(terms.ttl));
         let start = self.mono(c);
         let attempt = Attempt::acquiring(start, terms.ttl, self.plan.drift);
         let deadline = start.plus(self.round_timeout(terms.ttl)).min(limit);
         let request = self.round_of(command);
-        self.ask(c, request, deadline, Then::Attempt { worker: w, attempt, owner, full });
+        self.ask(c, request, deadline, Then::Attempt { worker: w, attempt, owner });
     }
 
     /// The masters on which an attempt is undone.
@@ -280,7 +195,7 @@ impl World<'_> {
         if targets != 0 {
             self.checks.count("attempts undone");
             let command = Command {
-                operation: Operation::Release { keep: Duration::ZERO, tell: None },
+                operation: Operation::Release { keep: Duration::ZERO, notify: None },
                 ..request.command().clone()
             };
             self.post(c, Request::new(command, self.plan.quorum, targets, false));
@@ -289,13 +204,11 @@ impl World<'_> {
 
     /// A thread that waited for a round runs again.
     pub(crate) fn wake(&mut self, id: u64) {
-        let Some(wait) = self.waits.remove(&id) else { return };
+        let Some(wait) = self.rounds.remove(&id) else { return };
         let (c, request) = (wait.client, wait.request);
         let end = self.mono(c);
         match wait.then {
-            Then::Attempt { worker, attempt, owner, full } => {
-                self.attempted(c, worker, &request, attempt, owner, full);
-            }
+            Then::Attempt { worker, attempt, owner } => self.attempted(c, worker, &request, attempt, owner),
             Then::Adopt { worker, attempt, owner } => self.adopted(c, worker, &request, attempt, owner),
             Then::FoldedBack { worker, hold, token, until } => {
                 self.folded_back(c, worker, &request, hold, token, until)
@@ -327,7 +240,7 @@ impl World<'_> {
         }
     }
 
-    fn attempted(&mut self, c: usize, w: usize, request: &Request, attempt: Attempt, owner: Arc<Owner>, full: bool) {
+    fn attempted(&mut self, c: usize, w: usize, request: &Request, attempt: Attempt, owner: Arc<Owner>) {
         let end = self.mono(c);
         let (judgement, counters, undone) = request.look(|round| {
             let judgement = attempt.judge(round, end);
@@ -338,7 +251,7 @@ impl World<'_> {
         self.take_back(c, request, undone);
         let (name, terms) = (self.worker(c, w).name, self.worker(c, w).terms);
         if judgement != Judgement::Granted {
-            return self.not_granted(c, w, &judgement, full, attempt);
+            return self.not_granted(c, w, &judgement, attempt);
         }
         let lease = attempt.lease(terms.lease(&self.plan), end);
         let line = self.checks.next_grant();
@@ -369,13 +282,19 @@ impl World<'_> {
     }
 
     /// A call goes on after an attempt that was not granted.
-    fn not_granted(&mut self, c: usize, w: usize, judgement: &Judgement, full: bool, attempt: Attempt) {
+    fn not_granted(&mut self, c: usize, w: usize, judgement: &Judgement, attempt: Attempt) {
         let (now, random) = (self.mono(c), self.rng.bits());
         let ttl = self.worker(c, w).terms.ttl;
         let took = ttl.saturating_sub(attempt.until().since(now)).min(ttl);
         let Some(mut machine) = self.worker(c, w).machine.take() else { return };
-        let step = machine.after_round(judgement, full, took, now, random, None);
-        self.worker(c, w).machine = Some(machine);
+        let step = machine.after_round(judgement, took, now, random, None);
+        let outage = judgement.is_outage();
+        let worker = self.worker(c, w);
+        worker.machine = Some(machine);
+        if let Step::Park(poll) = step {
+            worker.poll = poll;
+        }
+        self.not_granted_here(c, w, outage);
         self.advance(c, w, step);
     }
 
@@ -406,21 +325,29 @@ impl World<'_> {
         });
         self.take_back(c, &request, targets);
         let attempt = Attempt::acquiring(now, self.worker(c, w).terms.ttl, self.plan.drift);
-        self.not_granted(c, w, judgement, true, attempt);
+        self.not_granted(c, w, judgement, attempt);
     }
 
     /// Plans what a worker does with its lock.
     fn use_hold(&mut self, c: usize, w: usize, hold: usize) {
         self.call_ended(c, w);
-        let ttl = self.plan.ttl;
+        let (now, ttl) = (self.mono(c), self.plan.ttl);
+        let worker = self.worker(c, w);
+        let (name, number) = (worker.name, worker.machine.as_ref().map_or(0, |machine| machine.number()));
+        if std::mem::take(&mut worker.place) {
+            self.clients[c].queues[name].local.granted(now, number);
+            self.holds[hold].place = true;
+        }
         let mut actions = vec![match self.rng.below(10) {
             _ if self.calm => Action::Release,
+            _ if self.plan.fight.is_some_and(|(_, drops)| drops) => Action::LetGo,
+            _ if self.plan.fight.is_some() => Action::Release,
             0..4 => Action::Release,
             4..8 => Action::LetGo,
             8 if !self.holds[hold].terms.renew => Action::Forget,
             _ => Action::HandOut,
         }];
-        if !self.calm {
+        if !self.calm && self.plan.fight.is_none() {
             for _ in 0..self.rng.below(4) {
                 actions.push(match self.rng.below(4) {
                     0 => {
@@ -438,7 +365,7 @@ impl World<'_> {
         }
         let worker = self.worker(c, w);
         (worker.machine, worker.hold, worker.actions) = (None, Some(hold), actions);
-        let idle = self.idle();
+        let idle = if self.plan.fight.is_some() { self.rng.below(MS / 3) } else { self.idle() };
         self.go_on(c, w, idle);
     }
 
@@ -479,7 +406,7 @@ impl World<'_> {
                 let deadline = now.plus(self.round_timeout(self.holds[hold].terms.ttl));
                 self.ask(c, request, deadline, Then::Verify { worker: w, hold });
             }
-            Action::Retry | Action::Adopt(_) => self.go_on(c, w, 0),
+            _ => self.go_on(c, w, 0),
         }
     }
 
@@ -498,10 +425,10 @@ impl World<'_> {
         let before = held.lease.release(now);
         held.over = true;
         let lost = matches!(before, LeaseState::Lost(_));
+        let (name, place) = (held.name, held.place);
         let limit = now.plus(self.round_timeout(self.holds[hold].terms.ttl));
-        let tell =
-            self.rng.pick(&[None, Some(Tell { waiter: 7, at_once: true }), Some(Tell { waiter: 8, at_once: false })]);
-        let command = self.command(hold, Operation::Release { keep: Duration::ZERO, tell });
+        let notify = if place { self.clients[c].queues[name].local.release(now) } else { Notify::AT_ONCE };
+        let command = self.command(hold, Operation::Release { keep: Duration::ZERO, notify: Some(notify) });
         let request = Request::new(command, self.plan.quorum, self.plan.quorum.all(), awaited);
         if awaited && !lost {
             self.worker(c, w).hold = None;
@@ -509,8 +436,10 @@ impl World<'_> {
             let calm = self.calm;
             self.worker(c, w).content = calm;
             self.ask(c, request, limit, Then::Release { worker: w });
+            self.leave_place(hold);
         } else {
             self.post(c, request);
+            self.leave_place(hold);
             self.leave(c, w);
         }
     }
@@ -531,6 +460,7 @@ impl World<'_> {
         held.lease.release(now);
         held.over = true;
         self.checks.count("locks handed out");
+        self.leave_place(hold);
         self.leave(c, w);
         let machine = self.clients[c].machine;
         let heirs: Vec<usize> =

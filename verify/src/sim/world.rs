@@ -1,118 +1,14 @@
 //! The world of one history: true time, the network, the servers and the clients, one event after the other.
 
-use super::ambush::Trap;
-use super::checks::Checks;
-use super::client::{Client, Hold, Wait};
 use super::clock::{Clock, Time};
 use super::lua::Interpreter;
 use super::plan::{Fault, MS, Plan};
 use super::rng::Rng;
 use super::server::Server;
-use redleash_protocol::{Keys, Mono, Namespace};
+use super::state::{Checks, Connection, Event, World};
+use redleash_protocol::{Mono, Namespace};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// What happens next.
-#[derive(Clone, Debug)]
-pub(crate) enum Event {
-    /// Bytes reach the server of a connection.
-    ToServer(usize, Vec<u8>),
-    /// Bytes reach the client of a connection.
-    ToClient(usize, Vec<u8>),
-    /// A client notices that a connection was closed.
-    Closed(usize),
-    /// A client's attempt to connect to a master ends.
-    Connect(usize, usize),
-    /// A client writes what is queued.
-    Flush(usize),
-    /// A waiting thread runs again: its round is decided, or its deadline has come.
-    Wake(usize, u64),
-    /// A worker's next step.
-    Step(usize, usize),
-    /// Something is due for a lease.
-    Lease(usize),
-    /// A connection may owe an answer for too long.
-    Overdue(usize, usize, usize),
-    /// Releases for a master may be due.
-    Reap(usize, usize),
-    /// A fault.
-    Fault(Fault),
-    /// The deadline of a lease has passed.
-    Deadline(usize, Mono),
-    /// A partition, a slow network or the like is over.
-    Heal(usize, usize),
-    /// The last phase begins: no faults any more.
-    Calm,
-    /// A paused client goes on.
-    Resume(usize),
-    /// All servers save their data.
-    Snapshot,
-    /// The moment of an ambush.
-    Trap(Trap),
-    /// A stopped server goes on.
-    WakeServer(usize),
-    /// A client settles the masters.
-    Init(usize),
-}
-
-/// One connection.
-#[derive(Debug)]
-pub(crate) struct Connection {
-    pub(crate) client: usize,
-    /// The master's index as the client counts.
-    pub(crate) name: usize,
-    pub(crate) server: usize,
-    /// The process that it leads to.
-    pub(crate) process: u64,
-    /// The client has not closed it.
-    pub(crate) open: bool,
-    /// What is sent after this time is lost.
-    lost_out: bool,
-    lost_in: bool,
-    last_out: Time,
-    last_in: Time,
-    /// What is executed after the client has closed it: at this time, or never.
-    tail: Option<Time>,
-    received: Vec<u8>,
-}
-
-impl Connection {
-    /// Nothing more arrives at the server before this time.
-    pub(crate) fn hold_back(&mut self, until: Time) {
-        self.last_out = self.last_out.max(until);
-    }
-
-    /// Something was lost on it: nothing comes through any more.
-    pub(crate) fn is_dead(&self) -> bool {
-        self.lost_out || self.lost_in
-    }
-}
-
-/// See the module.
-pub(crate) struct World<'a> {
-    pub(crate) plan: Plan,
-    pub(crate) rng: Rng,
-    pub(crate) now: Time,
-    pub(crate) servers: Vec<Server>,
-    pub(crate) clients: Vec<Client>,
-    pub(crate) connections: Vec<Connection>,
-    pub(crate) holds: Vec<Hold>,
-    pub(crate) waits: BTreeMap<u64, Wait>,
-    pub(crate) keys: Vec<Arc<Keys>>,
-    pub(crate) checks: Checks,
-    /// Partitioned pairs of client and master, and until when.
-    pub(crate) cut: BTreeMap<(usize, usize), Time>,
-    pub(crate) slow_until: Time,
-    pub(crate) calm: bool,
-    pub(crate) attempts_left: u32,
-    /// The history may end, although not everybody got the lock.
-    pub(crate) enough: bool,
-    pub(crate) next_wait: u64,
-    lua: &'a Interpreter,
-    queue: BTreeMap<(Time, u64), Event>,
-    next_event: u64,
-    pub(crate) events: u64,
-}
 
 /// More events than any history needs: it goes round in circles.
 const TOO_MANY: u64 = 400_000;
@@ -139,7 +35,7 @@ impl<'a> World<'a> {
             clients: Vec::new(),
             connections: Vec::new(),
             holds: Vec::new(),
-            waits: BTreeMap::new(),
+            rounds: BTreeMap::new(),
             keys,
             checks: Checks::new(plan.names, traced),
             cut: BTreeMap::new(),
@@ -204,6 +100,8 @@ impl<'a> World<'a> {
             Event::ToClient(conn, _) | Event::Closed(conn) => Some(self.connections[*conn].client),
             Event::Connect(c, _) | Event::Flush(c) | Event::Wake(c, _) | Event::Step(c, _) => Some(*c),
             Event::Overdue(c, ..) | Event::Reap(c, _) | Event::Init(c) => Some(*c),
+            Event::Notified(c, ..) | Event::Subscribed(c, _) | Event::LateNotification(c, ..) => Some(*c),
+            Event::QueueLimit(c, ..) => Some(*c),
             Event::Lease(hold) => Some(self.holds[*hold].client),
             _ => None,
         };
@@ -278,12 +176,18 @@ impl<'a> World<'a> {
             Event::Snapshot => (0..self.servers.len()).for_each(|server| self.snapshot(server)),
             Event::WakeServer(server) => self.wake_server(server),
             Event::Init(c) => self.init(c),
+            Event::Notified(c, i, name, number) => self.notified(c, i, name, number),
+            Event::Subscribed(c, name) => self.subscribed(c, name),
+            Event::LateNotification(c, name, number) => self.late_notification(c, name, number),
+            Event::QueueLimit(c, w, call) => self.queue_limit(c, w, call),
+            Event::Forge => self.forge(),
+            Event::Watch => self.watch(),
             Event::Trap(trap) => self.spring(trap),
         }
     }
 
     /// How long a message is on its way.
-    fn latency(&mut self) -> Time {
+    pub(crate) fn latency(&mut self) -> Time {
         let (low, high) = self.plan.latency;
         let mut time = self.rng.between(low, high);
         if !self.calm && self.rng.chance(self.plan.slow) {
@@ -366,6 +270,9 @@ impl<'a> World<'a> {
             self.note(|| format!("master {name} ({number}) of client {client}: {said} -> {answered}"));
         }
         self.changed(number, &changes);
+        for (channel, payload) in std::mem::take(&mut self.servers[number].keys.published) {
+            self.published(number, &channel, &payload);
+        }
         if replies.is_empty() {
             return;
         }
@@ -447,6 +354,10 @@ impl<'a> World<'a> {
         }
         let activity = self.plan.activity;
         self.at(activity, Event::Calm);
+        self.at(20 * MS, Event::Watch);
+        if self.plan.forged {
+            self.at(20 * MS, Event::Forge);
+        }
         // An old snapshot has what was there before the first lock, and is of a settled master.
         self.at(19 * MS, Event::Snapshot);
     }
