@@ -296,6 +296,11 @@ impl World<'_> {
         }
         self.not_granted_here(c, w, outage);
         self.advance(c, w, step);
+        // What was heard during the attempt counts.
+        if self.worker(c, w).heard != Heard::default() {
+            let late = self.scheduling();
+            self.after(late, Event::Step(c, w));
+        }
     }
 
     fn folded_back(&mut self, c: usize, w: usize, request: &Request, hold: usize, token: u64, until: Mono) {
