@@ -1,4 +1,4 @@
-//! The line of those who wait, as a master keeps it: the scripts themselves on a real server.
+//! The wait list, as a master keeps it: the scripts themselves on a real server.
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 mod support;
@@ -9,11 +9,11 @@ use support::masters;
 use support::servers::{Cluster, Reply};
 
 const LOCK: &str = "rl:L:{line}";
-const LINE: &str = "rl:W:{line}";
+const LIST: &str = "rl:W:{line}";
 const CHANNEL: &str = "rl:C:{line}";
-/// How long an empty line is remembered: as long as a test may take.
-const MARK: &str = "60000";
-const PATIENCE_US: u64 = 60_000_000;
+/// How long an empty list is remembered: as long as a test may take.
+const MEMORY: &str = "60000";
+const WINDOW_US: u64 = 60_000_000;
 
 /// One master without quarantine, whose scripts are called by hand.
 struct Master(Cluster);
@@ -31,17 +31,17 @@ struct Attempt {
     number: u64,
     waited_us: u64,
     life_ms: u64,
-    courteous: bool,
+    yields: bool,
 }
 
-/// A waiter that has waited for so many seconds, and was told.
-fn told(number: u64, waited: u64) -> Attempt {
-    Attempt { number, waited_us: waited * 1_000_000, life_ms: 60_000, courteous: false }
+/// A waiter that has waited for so many seconds, and was notified.
+fn notified(number: u64, waited: u64) -> Attempt {
+    Attempt { number, waited_us: waited * 1_000_000, life_ms: 60_000, yields: false }
 }
 
 /// One that was not.
-fn courteous(number: u64, waited: u64) -> Attempt {
-    Attempt { courteous: true, ..told(number, waited) }
+fn yielding(number: u64, waited: u64) -> Attempt {
+    Attempt { yields: true, ..notified(number, waited) }
 }
 
 impl Master {
@@ -57,11 +57,11 @@ impl Master {
 
     /// The code of an attempt's answer.
     fn attempt(&self, a: Attempt) -> i64 {
-        let keys = [LOCK, "rl:F:{line}", "rl:N", "rl:R:{line}", LINE];
+        let keys = [LOCK, "rl:F:{line}", "rl:N", "rl:R:{line}", LIST];
         let (waited, life, number) = (a.waited_us.to_string(), a.life_ms.to_string(), a.number.to_string());
-        let courtesy = if a.courteous { PATIENCE_US.to_string() } else { "0".into() };
+        let window = if a.yields { WINDOW_US.to_string() } else { "0".into() };
         let value = format!("value of {number}");
-        let args = [value.as_str(), "-", "", "", "", "0", "60000", "", &life, &waited, &courtesy, &number];
+        let args = [value.as_str(), "-", "", "", "", "0", "60000", "", &life, &waited, &window, &number];
         self.call("acquire", &keys, &args).items()[0].int().unwrap()
     }
 
@@ -69,12 +69,12 @@ impl Master {
     fn release(&self, number: u64, at_once: bool) -> i64 {
         let value = format!("value of {number}");
         let number = number.to_string();
-        let args = [value.as_str(), "0", CHANNEL, if at_once { "1" } else { "0" }, &number, MARK];
-        self.call("release", &[LOCK, LINE], &args).int().unwrap()
+        let args = [value.as_str(), "0", CHANNEL, if at_once { "1" } else { "0" }, &number, MEMORY];
+        self.call("release", &[LOCK, LIST], &args).int().unwrap()
     }
 
-    fn tell(&self, number: u64) -> i64 {
-        self.call("tell", &[LOCK, LINE], &[CHANNEL, &number.to_string(), MARK]).int().unwrap()
+    fn notify(&self, number: u64) -> i64 {
+        self.call("notify", &[LOCK, LIST], &[CHANNEL, &number.to_string(), MEMORY]).int().unwrap()
     }
 
     fn holds(&self, number: u64) {
@@ -82,11 +82,11 @@ impl Master {
     }
 
     fn set_line(&self, line: &str) {
-        assert!(self[0].command(&["SET", LINE, line]).unwrap().is_ok());
+        assert!(self[0].command(&["SET", LIST, line]).unwrap().is_ok());
     }
 
     fn text(&self) -> Option<String> {
-        self[0].command(&["GET", LINE]).unwrap().text()
+        self[0].command(&["GET", LIST]).unwrap().text()
     }
 
     /// Who is in line, the first first.
@@ -116,12 +116,12 @@ fn who_has_waited_longest_stands_first_and_each_once() {
     let Some(master) = Master::start() else { return };
     master.holds(1);
     for (number, waited) in [(2, 20), (3, 40), (4, 30), (5, 10)] {
-        assert_eq!(master.attempt(told(number, waited)), 0);
+        assert_eq!(master.attempt(notified(number, waited)), 0);
     }
     assert_eq!(master.numbers(), [3, 4, 2, 5]);
-    assert_eq!(master.attempt(courteous(5, 35)), 0);
+    assert_eq!(master.attempt(yielding(5, 35)), 0);
     assert_eq!(master.numbers(), [3, 5, 4, 2], "whoever comes again has its place by how long it has waited");
-    let life = master[0].command(&["PTTL", LINE]).unwrap().int().unwrap();
+    let life = master[0].command(&["PTTL", LIST]).unwrap().int().unwrap();
     assert!((1..=60_000).contains(&life), "the line lives as long as the last in it: {life}");
 }
 
@@ -130,21 +130,21 @@ fn a_release_tells_the_first_and_the_others_keep_their_places() {
     let Some(master) = Master::start() else { return };
     master.holds(1);
     for (number, waited) in [(2, 20), (3, 40), (4, 30)] {
-        master.attempt(told(number, waited));
+        master.attempt(notified(number, waited));
     }
     let said = master.said(|| assert_eq!(master.release(1, true), 2));
-    assert_eq!(said, [":0 1:3", ":0 2:4"], "the first has the lock, and the next stands first now");
+    assert_eq!(said, [":0 3"], "the first, and nobody else");
     assert_eq!(master.numbers(), [4, 2]);
-    assert_eq!(master.attempt(courteous(2, 20)), 0, "the lock is free, and it is another's turn");
+    assert_eq!(master.attempt(yielding(2, 20)), 0, "the lock is free, and it is another's quantum");
     assert_eq!(master.numbers(), [4, 2]);
-    assert_eq!(master.attempt(told(3, 40)), 1);
-    assert_eq!(master.said(|| assert_eq!(master.release(3, false), 3)), [""; 0], "its turn is not over");
+    assert_eq!(master.attempt(notified(3, 40)), 1);
+    assert_eq!(master.said(|| assert_eq!(master.release(3, false), 3)), [""; 0], "its quantum is not over");
     assert_eq!(master.numbers(), [4, 2]);
-    assert_eq!(master.said(|| assert_eq!(master.tell(3), 2)), [":0 1:4", ":0 2:2"], "it is, after all");
-    assert_eq!(master.said(|| assert_eq!(master.tell(3), 2)), [":0 1:2"]);
-    assert_eq!(master.said(|| assert_eq!(master.tell(3), 1)), [""; 0]);
+    assert_eq!(master.said(|| assert_eq!(master.notify(3), 2)), [":0 4"], "it is, after all");
+    assert_eq!(master.said(|| assert_eq!(master.notify(3), 2)), [":0 2"]);
+    assert_eq!(master.said(|| assert_eq!(master.notify(3), 1)), [""; 0]);
     assert_eq!(master.text(), None, "nobody is on the way: the lock is anybody's");
-    assert_eq!(master.tell(3), 0);
+    assert_eq!(master.notify(3), 0);
 }
 
 #[test]
@@ -152,34 +152,36 @@ fn each_client_is_told_on_a_channel_of_its_own() {
     let Some(master) = Master::start() else { return };
     master.holds(1);
     let (one, other) = (7 << 28 | 1, ((1 << 24) - 1) << 28 | ((1 << 28) - 1));
-    master.attempt(told(one, 20));
-    master.attempt(told(other, 10));
+    master.attempt(notified(one, 20));
+    master.attempt(notified(other, 10));
     let said = master.said(|| assert_eq!(master.release(1, true), 2));
-    assert_eq!(said, [format!(":7 1:{one}"), format!(":16777215 2:{other}")]);
+    assert_eq!(said, [format!(":7 {one}")]);
+    let said = master.said(|| assert_eq!(master.notify(1), 2));
+    assert_eq!(said, [format!(":16777215 {other}")]);
 }
 
 #[test]
-fn who_takes_the_lock_leaves_the_line_and_its_turn_begins() {
+fn who_takes_the_lock_leaves_the_line_and_its_quantum_begins() {
     let Some(master) = Master::start() else { return };
     master.set_line("5,7:2:9000000000000000,8:3:9000000000000000");
-    assert_eq!(master.attempt(courteous(3, 1)), 1, "the last turn began long ago");
+    assert_eq!(master.attempt(yielding(3, 1)), 1, "the last quantum began long ago");
     assert_eq!(master.numbers(), [2]);
     assert_eq!(master.release(3, false), 3);
-    assert_eq!(master.attempt(courteous(2, 1)), 0, "this one has just begun");
-    assert_eq!(master.attempt(told(2, 1)), 1);
+    assert_eq!(master.attempt(yielding(2, 1)), 0, "this one has just begun");
+    assert_eq!(master.attempt(notified(2, 1)), 1);
 }
 
 #[test]
 fn the_releaser_is_not_told_of_its_own_release() {
     let Some(master) = Master::start() else { return };
     master.holds(1);
-    master.attempt(told(7, 40));
-    master.attempt(told(8, 30));
+    master.attempt(notified(7, 40));
+    master.attempt(notified(8, 30));
     // A master that answered its attempt too late to be counted still has it in line.
     master.holds(7);
-    assert_eq!(master.said(|| assert_eq!(master.release(7, true), 2)), [":0 1:8"]);
+    assert_eq!(master.said(|| assert_eq!(master.release(7, true), 2)), [":0 8"]);
     master.holds(7);
-    master.attempt(told(7, 40));
+    master.attempt(notified(7, 40));
     assert_eq!(master.said(|| assert_eq!(master.release(7, true), 1)), [""; 0], "nobody else waits");
 }
 
@@ -188,17 +190,17 @@ fn whose_time_is_over_is_not_told() {
     let Some(master) = Master::start() else { return };
     master.holds(1);
     master.set_line("5,7:2:8,9:3:9000000000000000");
-    assert_eq!(master.said(|| assert_eq!(master.release(1, true), 2)), [":0 1:3"]);
+    assert_eq!(master.said(|| assert_eq!(master.release(1, true), 2)), [":0 3"]);
     master.holds(1);
     master.set_line("5,7:2:8");
     assert_eq!(master.release(1, true), 1);
     master.holds(1);
-    master.attempt(told(4, 1));
+    master.attempt(notified(4, 1));
     assert_eq!(master.numbers(), [4], "an attempt clears the line of them");
-    let short = Attempt { life_ms: 1, ..told(6, 2) };
+    let short = Attempt { life_ms: 1, ..notified(6, 2) };
     master.attempt(short);
     assert!(support::servers::wait_until(support::SOON, || {
-        master.attempt(told(4, 1));
+        master.attempt(notified(4, 1));
         master.numbers() == [4]
     }));
 }
@@ -208,10 +210,10 @@ fn a_line_has_sixty_three_places_and_they_are_those_of_who_waited_longest() {
     let Some(master) = Master::start() else { return };
     master.holds(1);
     for number in 2..80 {
-        master.attempt(told(number, 1_000 - number));
+        master.attempt(notified(number, 1_000 - number));
     }
     assert_eq!(master.numbers(), (2..65).collect::<Vec<_>>());
-    master.attempt(told(99, 1_000));
+    master.attempt(notified(99, 1_000));
     assert_eq!(master.numbers(), [99].into_iter().chain(2..64).collect::<Vec<_>>());
 }
 
@@ -231,12 +233,12 @@ fn a_line_that_says_nothing_and_a_key_of_another_type_are_nobody() {
         let said = master.said(|| assert_eq!(master.release(1, true), 2));
         assert!(said[0].ends_with(&first.to_string()), "{line:?}: {said:?}");
     }
-    assert!(master[0].command(&["DEL", LINE]).unwrap().int().is_some());
-    assert_eq!(master[0].command(&["RPUSH", LINE, "x"]).unwrap().int(), Some(1));
+    assert!(master[0].command(&["DEL", LIST]).unwrap().int().is_some());
+    assert_eq!(master[0].command(&["RPUSH", LIST, "x"]).unwrap().int(), Some(1));
     master.holds(1);
     assert_eq!(master.release(1, true), 1);
-    assert_eq!(master.tell(2), 0);
-    assert_eq!(master.attempt(courteous(2, 1)), 1);
-    assert_eq!(master.attempt(told(3, 1)), 0);
+    assert_eq!(master.notify(2), 0);
+    assert_eq!(master.attempt(yielding(2, 1)), 1);
+    assert_eq!(master.attempt(notified(3, 1)), 0);
     assert_eq!(master.numbers(), [3], "the next in line writes it anew");
 }

@@ -127,7 +127,8 @@ impl Queues {
                 Entering::Refused => return Entered::Refused,
                 Entering::Queues => {}
             }
-            let waiter = Arc::new(Waiter { thread: current(), terms: terms.clone(), grant: Mutex::new(Rank::Grant, None) });
+            let waiter =
+                Arc::new(Waiter { thread: current(), terms: terms.clone(), grant: Mutex::new(Rank::Grant, None) });
             queue.waiters.push_back(waiter.clone());
             let near = queue.handed_over && queue.waiters.len() <= SPINS as usize;
             (Queued { queues: self, name: &keys.name, waiter: Some(waiter) }, near)

@@ -46,8 +46,6 @@ pub(crate) enum Rank {
     Caretaker,
     /// The channels and connections of the listener.
     Listener,
-    /// What one waiter has heard of releases.
-    Wakeup,
     /// A guard's signal of a loss.
     Signal,
     /// The undelivered releases of one master.

@@ -3,10 +3,10 @@
 
 use redleash::unversioned::{Replies, Reply, check_url};
 use redleash::{Client, DetachedLease};
-use redleash_protocol::command::Tell;
 use redleash_protocol::generation::{Deployment, Generation, IDENTITY, nonce as ends, valid_cluster};
 use redleash_protocol::layout::{MAX_NAME, MAX_NAMESPACE, Namespace};
 use redleash_protocol::owner::{Holder, Owner, Token};
+use redleash_protocol::wait_list::Notify;
 use redleash_protocol::{Answer, Drift, Operation, Quorum};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -52,12 +52,12 @@ pub(crate) fn replies(bytes: &[u8], lengths: &[u8]) {
 pub(crate) fn operations() -> Vec<Operation> {
     let from = Arc::new(Owner::new(Token::from_bytes([1; 16]), &Arc::from("x"), 5));
     vec![
-        Operation::Acquire { px_ms: 5, full: true, fence: false, word: None },
-        Operation::Acquire { px_ms: 5, full: true, fence: true, word: None },
+        Operation::Acquire { px_ms: 5, full: true, fence: false, entry: None },
+        Operation::Acquire { px_ms: 5, full: true, fence: true, entry: None },
         Operation::Extend { px_ms: 5, recreate: true },
         Operation::ExtendMany { leases: Arc::new([]), recreate: true },
         Operation::Adopt { from, px_ms: 5 },
-        Operation::Release { keep: Duration::ZERO, tell: Some(Tell { waiter: 7, at_once: true }) },
+        Operation::Release { keep: Duration::ZERO, notify: Some(Notify { waiter: 7, at_once: true }) },
         Operation::Fence,
         Operation::WriteBack(7),
         Operation::Verify,

@@ -74,7 +74,7 @@ fn settle(engine: &Arc<Engine>, done: impl Fn() -> bool) {
 
 /// What the master heard of each lease: nothing behind its release.
 fn nothing_behind_the_release(engine: &Engine) {
-    let release = Operation::Release { keep: Duration::ZERO, tell: None }.number();
+    let release = Operation::Release { keep: Duration::ZERO, notify: None }.number();
     let heard = engine.heard.lock().unwrap();
     let behind = heard.iter().skip_while(|(n, _)| *n != release).skip(1).find(|(n, _)| *n != release);
     assert!(behind.is_none(), "written behind the release: {heard:?}");

@@ -6,6 +6,7 @@ use crate::engine::queue::Entered;
 use crate::engine::root::Engine;
 use crate::engine::settings::Terms;
 use crate::engine::waiting::Patience;
+use crate::protocol::local_queue::QUANTUM;
 use crate::protocol::{Keys, Mono, Wait};
 use crate::world;
 use shuttle::rand::{Rng, thread_rng};
@@ -17,7 +18,6 @@ use std::time::Duration;
 
 /// How long a lease may be passed around; time passes only where the scenario lets it.
 const BUDGET: Duration = Duration::from_millis(10);
-const TURN: Duration = Duration::from_millis(7);
 
 struct Scene {
     engine: Arc<Engine>,
@@ -37,7 +37,7 @@ impl Scene {
         loop {
             let mut patience = Patience { wait, limit: limit.unwrap_or(Mono::NEVER), lives: PhantomData };
             match self.engine.queues.enter(&self.keys, &self.terms, &mut patience) {
-                Entered::Turn(place, _) => {
+                Entered::Contends(place, _) => {
                     world::step();
                     let held = self.engine.grant_on("x", &self.terms, Some(place));
                     self.granted.fetch_add(1, Ordering::SeqCst);
@@ -52,8 +52,8 @@ impl Scene {
                     self.handed.fetch_add(1, Ordering::SeqCst);
                     return Some(held);
                 }
-                Entered::Held => return None,
-                Entered::Free | Entered::Closed => panic!("there is neither an outage nor an end"),
+                Entered::Refused => return None,
+                Entered::ContendsBeside | Entered::Closed => panic!("there is neither an outage nor an end"),
             }
         }
     }
@@ -86,7 +86,7 @@ fn scene(budget: Duration) -> Arc<Scene> {
 
 /// Nobody is left in line, and whoever comes next has his turn at once.
 fn all_gone(scene: &Scene) {
-    assert_eq!(scene.engine.queues.in_line("x"), 0);
+    assert_eq!(scene.engine.queues.queued("x"), 0);
     let held = scene.acquire(Some(world::now())).expect("the line is free");
     held.let_go();
     scene.engine.close();
@@ -141,7 +141,7 @@ fn who_gives_up_leaves_no_trace_and_loses_nothing() {
         let workers = [worker(None), worker(Some(limit)), worker(Some(limit)), worker(None)];
         // Mostly somebody stands in line when the limit is over.
         for _ in 0..thread_rng().gen_range(0..40) {
-            if scene.engine.queues.in_line("x") > 1 {
+            if scene.engine.queues.queued("x") > 1 {
                 break;
             }
             thread::yield_now();
@@ -166,7 +166,7 @@ fn threads_get_the_lock_in_the_order_in_which_they_came() {
                 order.lock().unwrap().push(k);
                 mine.work(&held);
             }));
-            while scene.engine.queues.in_line("x") <= k {
+            while scene.engine.queues.queued("x") <= k {
                 thread::yield_now();
             }
         }
@@ -177,38 +177,40 @@ fn threads_get_the_lock_in_the_order_in_which_they_came() {
     });
 }
 
-/// Whoever is next stands right behind the release and has not heard what is answered to it.
+/// The next thread contends right behind the release, before it is answered.
 #[test]
-fn a_process_steps_back_after_its_turn_without_waiting_to_be_told() {
-    world::check("stepping back", || {
+fn a_process_yields_after_its_quantum_without_waiting_for_an_answer() {
+    world::check("yielding", || {
         let scene = scene(BUDGET);
         let Scene { engine, keys, terms, .. } = &*scene;
         let enter = || {
             let wait = Wait::Forever { outage_patience: Duration::ZERO };
             let mut patience = Patience { wait, limit: Mono::NEVER, lives: PhantomData };
-            let Entered::Turn(place, not_before) = engine.queues.enter(keys, terms, &mut patience) else {
-                panic!("the line is empty")
+            let Entered::Contends(place, yields) = engine.queues.enter(keys, terms, &mut patience) else {
+                panic!("the queue is empty")
             };
-            (engine.grant_on("x", terms, Some(place)), not_before > world::now())
+            (engine.grant_on("x", terms, Some(place)), yields)
         };
         let (held, _) = enter();
         // It was answered to a release of before.
-        engine.queues.others_wait(&keys.name, world::now(), None);
+        engine.queues.waiters_elsewhere(&keys.name, world::now(), false);
         held.let_go();
-        let (held, waits) = enter();
-        assert!(!waits, "its turn has just begun");
-        world::advance(TURN);
+        let (held, yields) = enter();
+        assert!(!yields, "its quantum has just begun");
+        world::advance(QUANTUM);
         held.let_go();
-        let (held, waits) = enter();
-        assert!(waits, "its turn is over, and others wait");
+        let (held, yields) = enter();
+        assert!(yields, "its quantum is over, and others wait");
         held.let_go();
-        let (held, waits) = enter();
-        assert!(waits, "nobody was told");
-        engine.queues.others_wait(&keys.name, world::now(), Some(world::now()));
-        world::advance(TURN - Duration::from_nanos(1));
+        let (held, yields) = enter();
+        assert!(yields, "nobody was notified");
         held.let_go();
-        let (held, waits) = enter();
-        assert!(!waits, "they were told, and it is back: a new turn");
+        engine.queues.waiters_elsewhere(&keys.name, world::now(), true);
+        let (held, yields) = enter();
+        assert!(yields, "a waiter was notified");
+        held.let_go();
+        let (held, yields) = enter();
+        assert!(!yields, "it has the lock again: a new quantum");
         held.let_go();
         all_gone(&scene);
     });

@@ -71,7 +71,7 @@ pub(crate) mod waiting {
             true
         }
 
-        pub(crate) fn look(&self) -> Duration {
+        pub(crate) fn longest_park(&self) -> Duration {
             Duration::MAX
         }
     }

@@ -172,7 +172,7 @@ impl Engine {
 
     /// A release of `name`, as a round; its answer is waited for if `awaited`.
     pub(crate) fn release_of(&self, name: &str, awaited: bool) -> Arc<Request> {
-        let command = self.command(name, Operation::Release { keep: Duration::ZERO, tell: None });
+        let command = self.command(name, Operation::Release { keep: Duration::ZERO, notify: None });
         let quorum = self.masters.settings.quorum;
         Arc::new(Request::new(command, quorum, quorum.all(), awaited))
     }
@@ -201,7 +201,7 @@ impl Engine {
 
     /// A lease of `name` on these terms, granted just now, with its place in the local queue.
     pub(crate) fn grant_on(self: &Arc<Self>, name: &str, terms: &Arc<Terms>, place: Option<Place>) -> Arc<Hold> {
-        let operation = Operation::Acquire { px_ms: terms.px_ms(TTL), full: false, fence: false, word: None };
+        let operation = Operation::Acquire { px_ms: terms.px_ms(TTL), full: false, fence: false, entry: None };
         let command = self.command(name, operation);
         let (keys, owner) = (command.keys.clone(), command.owner.clone());
         let quorum = self.masters.settings.quorum;
@@ -211,7 +211,7 @@ impl Engine {
         let round = RoundResult { request, start: now, end: now };
         let lease = self.leases.grant(&keys, &owner, terms, attempt, &round);
         if let Some(place) = &place {
-            place.holds(now, Duration::ZERO);
+            place.granted(now, 0);
         }
         Hold::new(self.clone(), lease, place)
     }

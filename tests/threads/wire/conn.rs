@@ -119,7 +119,7 @@ fn run(pipe: &Arc<Pipe>, heard: &Heard, forgetful: bool) {
         let command = next_command(&mut pipe.requests.lock().unwrap());
         // The numbers of the operations are below 32; these two are all that is asked here.
         let asked =
-            [Operation::Release { keep: Duration::ZERO, tell: None }, Operation::Extend { px_ms: 0, recreate: true }];
+            [Operation::Release { keep: Duration::ZERO, notify: None }, Operation::Extend { px_ms: 0, recreate: true }];
         let which = asked.iter().find(|o| {
             let script = SCRIPTS.of(o);
             command[1] == script.text || command[1] == script.sha

@@ -79,16 +79,6 @@ pub(super) const FAULTS: &[Fault] = &[
         found_by: Test("threads", "queue::who_gives_up_leaves_no_trace_and_loses_nothing"),
     },
     Fault {
-        name: "never_steps_back",
-        what: "a process whose turn is over stands behind its own release each time, ahead of all others",
-        file: "src/engine/queue.rs",
-        edits: &[(
-            "let steps = steps_back(now.since(since), now.since(said));",
-            "let steps = steps_back(now.since(since), now.since(said)) && false;",
-        )],
-        found_by: Test("threads", "queue::a_process_steps_back_after_its_turn_without_waiting_to_be_told"),
-    },
-    Fault {
         name: "fork_ignored",
         what: "a forked child uses the guard of its parent",
         file: "src/engine/masters.rs",

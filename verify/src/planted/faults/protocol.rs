@@ -16,10 +16,27 @@ pub(super) const FAULTS: &[Fault] = &[
         what: "the attempts of a call share a token",
         file: "protocol/src/acquire.rs",
         edits: &[
-            ("    slowest: Duration,\n}", "    slowest: Duration,\n    former: Option<Token>,\n}"),
-            ("slowest: Duration::ZERO }", "slowest: Duration::ZERO, former: None }"),
+            ("    slowest: Duration,\n", "    slowest: Duration,\n    former: Option<Token>,\n"),
+            ("slowest: Duration::ZERO,", "slowest: Duration::ZERO, former: None,"),
             ("Token::from_bytes(fresh)", "*self.former.get_or_insert(Token::from_bytes(fresh))"),
         ],
+        found_by: Simulation,
+    },
+    Fault {
+        name: "never_yields",
+        what: "a process whose quantum is over contends right behind its own release each time, ahead of all others",
+        file: "protocol/src/local_queue.rs",
+        edits: &[("self.knows_of_waiters(now) && self.is_quantum_over(now)", "self.knows_of_waiters(now) && false")],
+        found_by: Simulation,
+    },
+    Fault {
+        name: "waiter_never_polls",
+        what: "a waiter that missed its notification waits for another one",
+        file: "protocol/src/acquire.rs",
+        edits: &[(
+            "        if now < self.poll.min(heard) {",
+            "        if self.waiter.is_some() && self.outage.is_none() {\n            self.poll = self.limit();\n        }\n        if now < self.poll.min(heard) {",
+        )],
         found_by: Simulation,
     },
     Fault {

@@ -100,4 +100,14 @@ pub(super) const FAULTS: &[Fault] = &[
             "an_init_settles_only_what_it_has_found_empty_and_nothing_has_happened_to_since",
         ),
     },
+    Fault {
+        name: "notification_not_sent",
+        what: "a waiter is taken out of the wait list, and not notified",
+        file: "src/scripts/notify_first.lua",
+        edits: &[(
+            "redis.pcall('PUBLISH', string.format('%s:%.0f', channel, math.floor(first / 268435456)), first)\n",
+            "",
+        )],
+        found_by: Simulation,
+    },
 ];
