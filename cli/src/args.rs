@@ -1,6 +1,6 @@
 //! The command line, read by clap.
 
-use crate::duration;
+use crate::text::duration;
 use crate::exit::{BUSY, Failure, USAGE};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;

@@ -6,14 +6,14 @@ mod spread;
 mod work;
 
 use crate::args::{BenchArgs, MasterArgs};
-use crate::clock::Moment;
-use crate::duration::show;
 use crate::exit::{self, Failure, SYSTEM, USAGE};
-use crate::line::Line;
 use crate::nodes;
-use crate::say;
-use crate::signals;
-use crate::terminal::Terminal;
+use crate::system::clock::Moment;
+use crate::system::signals;
+use crate::system::terminal::Terminal;
+use crate::text::duration::exact;
+use crate::text::progress::ProgressLine;
+use crate::text::say;
 use bars::Ink;
 use found::{Found, Throughput};
 use redleash::crossbeam_channel::Receiver;
@@ -42,7 +42,7 @@ const SHARES: u32 = ROUND_TRIPS + RELEASED + DROPPED + THROUGHPUT + 2 * HAND_OVE
 
 pub(crate) fn bench(masters: &MasterArgs, args: &BenchArgs) -> Result<u8, Failure> {
     if args.seconds < SHORTEST || args.seconds > LONGEST {
-        let (given, least, most) = (show(args.seconds), show(SHORTEST), show(LONGEST));
+        let (given, least, most) = (exact(args.seconds), exact(SHORTEST), exact(LONGEST));
         return Err(Failure::new(USAGE, format!("--seconds {given} is not in {least} to {most}")));
     }
     let system = |e| Failure::new(SYSTEM, format!("cannot catch signals: {e}; nothing was measured"));
@@ -58,7 +58,7 @@ pub(crate) fn bench(masters: &MasterArgs, args: &BenchArgs) -> Result<u8, Failur
         client: &client,
         prefix: &prefix,
         signals: &signals,
-        line: Line::new(terminal.as_ref()),
+        line: ProgressLine::new(terminal.as_ref()),
         begun: Moment::now(),
         total: args.seconds,
         signal: None,
@@ -99,7 +99,7 @@ fn announce(masters: &MasterArgs, args: &BenchArgs, prefix: &str) {
     say::sentence(&format!(
         "bench: for about {} up to {most} threads acquire and release locks on {} masters as fast as they can, under names of \
          their own ({prefix}/...); other clients of these masters are slower meanwhile; Ctrl-C ends it",
-        show(args.seconds),
+        exact(args.seconds),
         nodes::urls(masters).len(),
     ));
 }
@@ -109,7 +109,7 @@ struct Course<'a> {
     client: &'a Client,
     prefix: &'a str,
     signals: &'a Receiver<i32>,
-    line: Line,
+    line: ProgressLine,
     begun: Moment,
     total: Duration,
     signal: Option<i32>,

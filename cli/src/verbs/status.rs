@@ -2,9 +2,8 @@
 
 use crate::args::{MasterArgs, StatusArgs};
 use crate::exit::{Failure, NO_QUORUM};
-use crate::holder;
 use crate::nodes;
-use crate::say;
+use crate::text::{holder, say};
 use redleash::{MasterStatus, Status};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -28,7 +27,8 @@ fn answered(status: &Status) -> usize {
     status.masters.iter().filter(|m| m.failure.is_none()).count()
 }
 
-/// `held`, `free`, `revoked`, or `unclear`: too few masters agree, as for a moment while two try to acquire, or remember.
+/// `held`, `free`, `revoked`, or `unclear`. It is unclear if too few masters agree, as for a moment while two clients try to
+/// acquire the lock, or if too few remember.
 fn state(status: &Status) -> &'static str {
     if status.holder().is_some() {
         "held"

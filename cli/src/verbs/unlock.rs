@@ -1,11 +1,10 @@
 //! `redleash unlock --force`: takes a lock away from its holder.
 
 use crate::args::{MasterArgs, UnlockArgs};
-use crate::duration::rough;
 use crate::exit::{Failure, USAGE};
-use crate::holder;
 use crate::nodes;
-use crate::say;
+use crate::text::duration::rough;
+use crate::text::{holder, say};
 use rustix::termios::isatty;
 use std::io;
 
@@ -13,9 +12,9 @@ pub(crate) fn unlock(masters: &MasterArgs, args: &UnlockArgs) -> Result<u8, Fail
     let name = &args.name;
     let client = nodes::client(masters)?;
     let status = client.status(name).map_err(|e| Failure::of(name, &e))?;
-    let holder = holder::with_masters(&status).unwrap_or_else(|| "nobody that a master knows of".into());
+    let holder = holder::with_masters(&status).unwrap_or_else(|| "a holder that no master knows".into());
     if !args.yes && isatty(io::stdin()) && isatty(io::stderr()) && !confirmed(name, &holder, args.now) {
-        return Err(Failure::new(USAGE, format!("lock {name:?}: left with {holder}")));
+        return Err(Failure::new(USAGE, format!("lock {name:?}: nothing was changed, it stays with {holder}")));
     }
     let revoked = if args.now { client.force_release_now(name) } else { client.force_release(name) };
     let revoked = revoked.map_err(|e| Failure::of(name, &e))?;

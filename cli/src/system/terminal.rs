@@ -10,17 +10,17 @@ use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetpgrp, tc
 pub(crate) struct Terminal {
     tty: OwnedFd,
     own: Pid,
-    /// As they were before the command changed them.
+    /// The modes before the command could change them.
     modes: Option<Termios>,
 }
 
-/// From here on this thread, and those that it starts, may hand the foreground around and write from the background.
-/// Whoever does so with SIGTTOU neither blocked nor ignored is stopped.
+/// Lets this thread, and those that it starts from now on, hand the foreground to others and write from the background. The
+/// kernel stops a process that does so while SIGTTOU is neither blocked nor ignored.
 pub(crate) fn block_stops() {
     let _ = ttou().thread_block();
 }
 
-/// The command gets SIGTTOU as usual.
+/// Undoes [`block_stops`] in the command's process: the command gets SIGTTOU as usual.
 pub(crate) fn unblock_stops() {
     let _ = ttou().thread_unblock();
 }
@@ -47,9 +47,9 @@ impl Terminal {
         tcgetpgrp(&self.tty).is_ok_and(|foreground| foreground == group)
     }
 
-    /// Whether the command should have the foreground from its beginning: it talks to the terminal in both directions. In a
-    /// pipeline it is another one who does (`redleash run x -- make | less`), and taking the foreground from that one would
-    /// stop it. A command that reads the terminal nevertheless gets the foreground when it does.
+    /// Whether the command should have the foreground from its beginning: it reads from and writes to the terminal. In a
+    /// pipeline (`redleash run x -- make | less`) another program reads the terminal, and would be stopped if it lost the
+    /// foreground. A command that reads the terminal nevertheless gets the foreground when it does.
     pub(crate) fn is_for_the_command(&self) -> bool {
         self.is_ours() && isatty(std::io::stdin()) && isatty(std::io::stdout())
     }
@@ -59,7 +59,7 @@ impl Terminal {
         let _ = tcsetpgrp(&self.tty, group);
     }
 
-    /// Gives the foreground to the group of the calling process; in the command's process, before the command.
+    /// Gives the foreground to the group of this process.
     pub(crate) fn take(&self) {
         self.give(self.own);
     }
@@ -71,7 +71,7 @@ impl Terminal {
         }
     }
 
-    /// Undoes what a command that was killed did to the terminal: an editor leaves it raw.
+    /// Restores the modes after a command was killed, since an editor leaves the terminal raw.
     pub(crate) fn restore_modes(&self) {
         if let Some(modes) = self.modes.as_ref().filter(|_| self.is_ours()) {
             let _ = tcsetattr(&self.tty, OptionalActions::Drain, modes);
@@ -79,7 +79,7 @@ impl Terminal {
     }
 }
 
-/// The columns of a terminal.
+/// The number of columns of a terminal.
 pub(crate) fn columns(terminal: impl AsFd) -> usize {
     tcgetwinsize(terminal).map_or(80, |size| usize::from(size.ws_col).max(20))
 }

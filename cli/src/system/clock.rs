@@ -1,4 +1,4 @@
-//! The clock that leases are measured by: it counts the time that the machine is asleep.
+//! The clock by which leases are measured: it also counts while the machine sleeps.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;
@@ -8,7 +8,7 @@ const CLOCK: ClockId = ClockId::Boottime;
 #[cfg(not(target_os = "linux"))]
 const CLOCK: ClockId = ClockId::Monotonic;
 
-/// A moment since this machine was started, in nanoseconds; the same for all its processes.
+/// A moment in nanoseconds since this machine was started; the same for all its processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(pub(crate) u64);
 

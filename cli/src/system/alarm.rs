@@ -1,14 +1,14 @@
-//! Ends a poll at a moment.
+//! Polling with an end at a moment, also if the machine sleeps meanwhile.
 
-use crate::clock::Moment;
+use super::clock::Moment;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use std::io;
 use std::time::Duration;
 
-/// Waits until one of these can be read, `due` has come, or `limit` is over; which of them can be read. A signal ends the
-/// wait as well.
+/// Waits until one of `readers` can be read, `due` has come, or `limit` is over. Returns which of them can be read. A signal
+/// ends the wait as well.
 pub(crate) fn wait(
     alarm: &mut Alarm,
     readers: &[BorrowedFd<'_>],
@@ -35,7 +35,7 @@ mod imp {
     use rustix::fd::{AsFd, OwnedFd};
     use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime};
 
-    /// A timer that goes on while the machine sleeps; the limit of a poll does not.
+    /// A timer that continues while the machine sleeps; the timeout of a poll does not.
     pub(crate) struct Alarm(OwnedFd);
 
     impl Alarm {
@@ -43,7 +43,7 @@ mod imp {
             Ok(Alarm(timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?))
         }
 
-        /// Setting it also takes back that it rang.
+        /// Setting it also forgets that it has rung. Returns the timeout of the poll, which the timer makes superfluous.
         pub(super) fn set(&mut self, due: Moment) -> io::Result<Option<Duration>> {
             // Zero switches it off.
             let nanos = if due == Moment::NEVER { 0 } else { due.0.max(1) };
@@ -63,7 +63,7 @@ mod imp {
 mod imp {
     use super::{BorrowedFd, Duration, Moment, io};
 
-    /// The limit of a poll.
+    /// Here it is the timeout of a poll.
     pub(crate) struct Alarm;
 
     impl Alarm {

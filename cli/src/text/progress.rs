@@ -1,19 +1,20 @@
-//! The one quiet line while redleash waits on a terminal.
+//! The one line that shows what redleash is doing while it waits or measures on a terminal.
 
-use crate::say;
-use crate::terminal::{Terminal, columns};
+use super::say;
+use crate::system::terminal::{Terminal, columns};
 use rustix::termios::isatty;
 use std::io::{self, Write};
 
-/// Written over at each update, and wiped out in the end. Nothing if standard error is no terminal, or another job has it.
-pub(crate) struct Line {
+/// Written over at each update, and wiped out when dropped. Shows nothing if standard error is no terminal, or if another
+/// job has the terminal.
+pub(crate) struct ProgressLine {
     shown: bool,
     enabled: bool,
 }
 
-impl Line {
-    pub(crate) fn new(terminal: Option<&Terminal>) -> Line {
-        Line { shown: false, enabled: isatty(io::stderr()) && terminal.is_none_or(Terminal::is_ours) }
+impl ProgressLine {
+    pub(crate) fn new(terminal: Option<&Terminal>) -> ProgressLine {
+        ProgressLine { shown: false, enabled: isatty(io::stderr()) && terminal.is_none_or(Terminal::is_ours) }
     }
 
     pub(crate) fn is_enabled(&self) -> bool {
@@ -24,14 +25,14 @@ impl Line {
         if self.enabled {
             self.shown = true;
             let room = columns(io::stderr()).saturating_sub(1);
-            // One that wraps could not be written over.
+            // A line that wraps could not be written over.
             let text: String = say::shown(text).chars().take(room).collect();
             write(&format!("\r\x1b[K{text}"));
         }
     }
 }
 
-impl Drop for Line {
+impl Drop for ProgressLine {
     fn drop(&mut self) {
         if self.shown {
             write("\r\x1b[K");

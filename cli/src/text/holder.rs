@@ -1,31 +1,48 @@
 //! Who holds a lock, in words.
 
-use crate::clock::{date, wall_ms};
-use crate::duration::rough;
-use crate::say;
+use super::duration::rough;
+use super::say;
+use crate::command;
+use crate::system::clock::{date, wall_ms};
 use redleash::{MasterStatus, Status};
+use std::ffi::OsString;
 use std::time::Duration;
 
-/// `web1 pid 4242 pg_dump since 2026-11-21 10:31:05 UTC (3 min)`; the time is by the holder's clock.
+/// Longer labels are cut.
+const MAX_LABEL: usize = 128;
+
+/// What others read about us while we hold a lock: host, process and command. Not the command's arguments, which may hold a
+/// secret, and no control characters, which would break the value.
+pub(crate) fn own_label(command: &[OsString]) -> String {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let text = format!("{host} pid {} {}", std::process::id(), command::short_name(command));
+    let mut label: String = text.chars().filter(|c| !c.is_control()).collect();
+    while label.len() > MAX_LABEL {
+        label.pop();
+    }
+    label
+}
+
+/// `web1 pid 4242 pg_dump since 2026-11-21 10:31:05 UTC (3m 20s)`; the time is by the holder's clock.
 pub(crate) fn words(master: &MasterStatus) -> String {
-    let label = match master.holder.as_deref() {
+    let holder = match master.holder.as_deref() {
         None => "nobody",
         Some("(revoked)") => {
             "nobody (it was taken away by force, and is free when the lease of its former holder has ended)"
         }
         Some(label) => label,
     };
-    let label = say::shown(label);
+    let holder = say::shown(holder);
     match master.since_ms {
         Some(since) => {
             let for_ms = wall_ms().saturating_sub(since);
-            format!("{label} since {} ({})", date(since), rough(Duration::from_millis(for_ms)))
+            format!("{holder} since {} ({})", date(since), rough(Duration::from_millis(for_ms)))
         }
-        None => label,
+        None => holder,
     }
 }
 
-/// The entry of one master that names the holder that most masters name.
+/// A master that names a holder: the one that most masters name.
 pub(crate) fn found(status: &Status) -> Option<&MasterStatus> {
     let same = |m: &MasterStatus| {
         status.masters.iter().filter(|o| o.holder == m.holder && o.fingerprint == m.fingerprint).count()

@@ -3,7 +3,7 @@
 use crate::args::MasterArgs;
 use crate::exit::{CONFIG, Failure, NO_QUORUM};
 use crate::nodes;
-use crate::say;
+use crate::text::say;
 use redleash::Error;
 
 pub(crate) fn init(masters: &MasterArgs) -> Result<u8, Failure> {
@@ -14,11 +14,11 @@ pub(crate) fn init(masters: &MasterArgs) -> Result<u8, Failure> {
             Ok(0)
         }
         Err(Error::NoQuorum(tally)) => {
-            Err(Failure::new(NO_QUORUM, format!("init needs every master: {tally}; try again when all answer")))
+            Err(Failure::new(NO_QUORUM, format!("init needs every master: {tally}; run it again when all answer")))
         }
         Err(error @ Error::NotBlank(_)) => Err(Failure::new(
             CONFIG,
-            format!("{error}; masters that were settled need no init, others wait for max-lease"),
+            format!("{error}; settled masters need no init, and the others settle by themselves after max-lease"),
         )),
         Err(error) => Err(nodes::unfit(&error)),
     }

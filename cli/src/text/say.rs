@@ -1,8 +1,8 @@
-//! What redleash itself says, on standard error, and the child's output stays the child's.
+//! Printing. What redleash itself says goes to standard error, so that the standard output of `run` is the command's alone.
 //!
-//! Nobody may listen any more (a broken pipe, a terminal that went away): then it is not said. `eprintln!` would panic.
+//! Nothing here fails if the reader is gone (a broken pipe, a closed terminal), where `eprintln!` would panic.
 //!
-//! Everything passes `shown` or `shown_lines` here, because much of it comes from the masters, where any client can write.
+//! Everything is escaped here, because much of it comes from the masters, where any client can write.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ pub(crate) fn sentence(text: &str) {
     let _ = writeln!(io::stderr().lock(), "redleash: {}", shown(text));
 }
 
-/// A sentence without its end, before an answer is read.
+/// A question, before its answer is read on the same line.
 pub(crate) fn question(text: &str) {
     let mut err = io::stderr().lock();
     let _ = write!(err, "redleash: {} ", shown(text)).and_then(|()| err.flush());
@@ -20,13 +20,13 @@ pub(crate) fn question(text: &str) {
 
 /// A result of several lines, on standard output; false if nobody reads it.
 pub(crate) fn result(text: &str) -> bool {
-    print(&escaped(text, |c| c != '\n' && is_harmful(c), rust))
+    print(&escaped(text, |c| c != '\n' && is_harmful(c), rust_escape))
 }
 
-/// JSON, with the escapes of JSON.
+/// JSON, escaped as JSON is; false if nobody reads it.
 pub(crate) fn json(json: &serde_json::Value) -> bool {
     let text = json.to_string();
-    // Outside of strings there are none of them.
+    // Outside of strings, JSON has no such characters.
     print(&escaped(&text, is_harmful, |to, c| {
         for unit in c.encode_utf16(&mut [0; 2]) {
             let _ = write!(to, "\\u{unit:04x}");
@@ -39,12 +39,12 @@ fn print(text: &str) -> bool {
     writeln!(out, "{text}").and_then(|()| out.flush()).is_ok()
 }
 
-/// The text on one line, and harmless on a terminal: `\u{1b}` for an escape character.
+/// The text on one line and harmless on a terminal, with `\u{1b}` for an escape character.
 pub(crate) fn shown(text: &str) -> String {
-    escaped(text, is_harmful, rust)
+    escaped(text, is_harmful, rust_escape)
 }
 
-fn rust(to: &mut String, c: char) {
+fn rust_escape(to: &mut String, c: char) {
     to.extend(c.escape_default());
 }
 
@@ -56,7 +56,7 @@ fn escaped(text: &str, harmful: impl Fn(char) -> bool, escape: impl Fn(&mut Stri
     result
 }
 
-/// What moves the cursor, ends the line, colours, turns the direction of writing around, or is not seen.
+/// Characters that move the cursor, end the line, change the colour or the direction of writing, or are invisible.
 fn is_harmful(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn harmful_characters_are_shown_by_number() {
+    fn harmful_characters_are_escaped() {
         assert_eq!(shown("a\x1b[2Jb\r\nc\u{9b}d"), "a\\u{1b}[2Jb\\r\\nc\\u{9b}d");
         assert_eq!(shown("\u{202e}gpj\u{2066}\u{200b}"), "\\u{202e}gpj\\u{2066}\\u{200b}");
         assert_eq!(shown("Zoë \"日本\" e\u{301} \\n █"), "Zoë \"日本\" e\u{301} \\n █");

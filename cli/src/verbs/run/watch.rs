@@ -1,17 +1,15 @@
-//! While the command runs: signals go to it, losses end it, the terminal goes around.
+//! While the command runs: signals are forwarded to it, a loss ends it, and the terminal's foreground goes to it and back.
 
+use super::feeder;
+use super::supervised::Supervised;
 use crate::args::OnLost;
-use crate::clock::Moment;
 use crate::ending::Times;
-use crate::feeder;
-use crate::holder;
 use crate::link::{Ended, Order, Report};
-use crate::run::how;
-use crate::say;
-use crate::supervised::Supervised;
-use crate::supervisor::daemons_sentence;
-use crate::terminal::Terminal;
-use crate::tree::Tree;
+use crate::system::clock::Moment;
+use crate::system::terminal::Terminal;
+use crate::system::tree::Tree;
+use crate::text::duration::rough;
+use crate::text::{holder, messages, say};
 use redleash::crossbeam_channel::{Receiver, RecvTimeoutError, never, select, tick};
 use redleash::{Client, LeaseState, LockGuard};
 use rustix::io::Errno;
@@ -21,18 +19,19 @@ use rustix::process::{
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGKILL, SIGTTIN, SIGTTOU};
 use std::time::Duration;
 
-/// How long a signal that continues us may take to be heard of.
-const CONTINUED: Duration = Duration::from_millis(200);
+/// How long to wait for the signal that continues this process.
+const CONTINUE_TIMEOUT: Duration = Duration::from_millis(200);
 /// How long killed processes may take to be gone.
-const GONE: Duration = Duration::from_secs(2);
-/// How many looks in a row may find somebody to kill.
+const KILL_TIMEOUT: Duration = Duration::from_secs(2);
+/// How many looks in a row may find something to kill.
 const SWEEP: usize = 5;
 
 /// What became of the command.
 pub(crate) enum Outcome {
     Ended(Ended),
-    /// The lock was lost; one sentence.
+    /// The lock was lost; what to say about it.
     Lost(String),
+    /// Why it could not be started.
     NotStarted(String),
 }
 
@@ -48,34 +47,21 @@ pub(crate) struct Watch<'a> {
     pub(crate) verbose: bool,
 }
 
-/// The one sentence about a lost lock.
-pub(crate) fn lost_sentence(name: &str, why: &str, ended: Ended) -> String {
-    let how = how(ended);
-    format!("lock {name:?} is lost: {why}; the command ended {how}: look at what it left half done, then run it again")
-}
-
-fn remains(name: &str) {
-    say::sentence(&format!(
-        "lock {name:?}: not even SIGKILL ended all processes of the command; look for one that hangs in the kernel \
-         or runs as another user"
-    ));
-}
-
 /// What is known of the command so far.
 struct Seen {
-    /// The command and all that it started, below the supervisor, or below us when that has ended.
+    /// The command and all that it started: below the supervisor, or below this process when the supervisor has ended.
     tree: Tree,
-    /// The end of the lease, also after the lock was lost: nobody else is granted before if it was taken by force.
+    /// The end of the lease, also after the lock was taken by force: nobody else is granted the lock before.
     until: Moment,
     /// The command was started.
     started: bool,
-    /// Its group, by the number that it has here.
+    /// Its group, by its number here.
     group: Option<Pid>,
     ended: Option<Ended>,
     not_started: Option<String>,
-    /// Why the lock is lost or about to be.
+    /// Why the lock is lost or about to be lost.
     lost: Option<String>,
-    /// We had to do the supervisor's work.
+    /// Whether this process had to do the supervisor's work.
     helped: bool,
 }
 
@@ -117,8 +103,8 @@ impl Watch<'_> {
         if seen.ended.is_none() && seen.not_started.is_none() {
             self.without_supervisor(&mut seen);
         }
-        if !supervised.wait(GONE) {
-            remains(name);
+        if !supervised.wait(KILL_TIMEOUT) {
+            say::sentence(&messages::unkillable(name));
         }
         if let (Some(terminal), Some(group)) = (self.terminal, seen.group) {
             terminal.take_back(group);
@@ -129,7 +115,7 @@ impl Watch<'_> {
         match (seen.not_started, seen.lost, seen.ended) {
             (Some(why), _, _) => Outcome::NotStarted(why),
             (None, Some(why), ended) => {
-                Outcome::Lost(lost_sentence(name, &why, ended.unwrap_or(Ended::Signal(SIGKILL))))
+                Outcome::Lost(messages::lost(name, &why, ended.unwrap_or(Ended::Signal(SIGKILL))))
             }
             (None, None, Some(ended)) => Outcome::Ended(ended),
             (None, None, None) => Outcome::NotStarted(format!("the supervisor of {name:?} ended")),
@@ -145,22 +131,22 @@ impl Watch<'_> {
             Report::Ending => self.end_is_near(seen),
             Report::Left(names) => {
                 let daemons = if supervised.contains() {
-                    "--contain lets no daemon run on"
+                    "with --contain daemons too"
                 } else {
-                    "a daemon leaves with a double fork and setsid"
+                    "only a daemon may run on: a process that forked twice and called setsid"
                 };
                 say::sentence(&format!(
                     "lock {name:?}: the command ended and left processes behind: {names}; they are ended before the lock \
                      is released ({daemons})"
                 ));
             }
-            Report::Daemons(names) => say::sentence(&daemons_sentence(name, &names)),
-            Report::Remains => remains(name),
+            Report::Daemons(names) => say::sentence(&messages::daemons(name, &names)),
+            Report::Remains => say::sentence(&messages::unkillable(name)),
             Report::Ended(ended) => seen.ended = Some(ended),
         }
     }
 
-    /// The supervisor ends the command, because the lease was not renewed.
+    /// The supervisor has begun to end the command, because the lease was not renewed.
     fn end_is_near(&self, seen: &mut Seen) {
         let why = match self.guard.state() {
             LeaseState::Held if self.max_hold => "the longest permitted hold (--max-hold) is over".to_string(),
@@ -170,7 +156,7 @@ impl Watch<'_> {
         self.lose(&why, seen);
     }
 
-    /// Keeps the first reason, with what the masters say at that moment.
+    /// Keeps the first reason, together with what the masters say at that moment.
     fn lose(&self, why: &str, seen: &mut Seen) {
         if seen.lost.is_some() {
             return;
@@ -188,7 +174,8 @@ impl Watch<'_> {
         seen.lost = Some(why);
     }
 
-    /// A supervisor that is stopped does not end the command: then we do, later than it would and before the lease ends.
+    /// Ends the command in place of a supervisor that does not, because it is stopped: later than the supervisor would, and
+    /// before the lease ends.
     fn look_after(&self, supervised: &mut Supervised, seen: &mut Seen) {
         seen.until = feeder::until(self.guard).unwrap_or(seen.until);
         let late = Moment::now() >= seen.until.minus(self.times.margin / 2);
@@ -197,15 +184,15 @@ impl Watch<'_> {
         }
         seen.helped = true;
         if !supervised.contains() {
-            // The supervisor is stopped, so the command is not collected, and the group's number is its own.
+            // The supervisor is stopped, so it has not collected the command, and the group's number is still the command's.
             seen.group.map(|group| kill_process_group(group, Signal::KILL));
             let _ = seen.tree.kill(SWEEP, || ());
         }
-        // The command is dead, or dies with this.
+        // The command is dead by now, or ends with the namespace.
         supervised.kill();
     }
 
-    /// The supervisor was killed: the command with it, the others by us.
+    /// The supervisor was killed, and the command died with it. This process ends the others.
     fn without_supervisor(&self, seen: &mut Seen) {
         if !seen.started {
             return;
@@ -214,15 +201,15 @@ impl Watch<'_> {
         let is_group_gone = |group: Pid| test_kill_process_group(group) == Err(Errno::SRCH);
         let start = Moment::now();
         loop {
-            // They are our children now, or somebody else's who collects them.
+            // They are children of this process now, or of another one that collects them.
             let collect = || while matches!(wait(WaitOptions::NOHANG), Ok(Some(_)) | Err(Errno::INTR)) {};
             let gone = seen.tree.kill(SWEEP, collect);
             let gone = gone.unwrap_or_else(|_| seen.group.is_none_or(is_group_gone));
             if gone {
                 break;
             }
-            if Moment::now().since(start) >= GONE {
-                remains(self.guard.name());
+            if Moment::now().since(start) >= KILL_TIMEOUT {
+                say::sentence(&messages::unkillable(self.guard.name()));
                 break;
             }
             let _ = never::<()>().recv_timeout(Duration::from_millis(5));
@@ -234,9 +221,9 @@ impl Watch<'_> {
         }
     }
 
-    /// The command was stopped. By the terminal: then we are stopped too, as one job, and the shell has its prompt; nobody
-    /// renews the lock meanwhile, so the supervisor ends the command if it is not continued in time. By somebody else: it
-    /// stands still and keeps the lock.
+    /// The command was stopped. If the terminal did it, this process stops as well: both are one job, and the shell shows its
+    /// prompt. Nobody renews the lock meanwhile, so the supervisor ends the command unless it is continued in time. If
+    /// something else did it, the command stands still and keeps the lock.
     fn stopped(&self, supervised: &Supervised, signal: i32, seen: &Seen) {
         let (Some(terminal), Some(group)) = (self.terminal, seen.group) else { return };
         let wants = signal == SIGTTIN || signal == SIGTTOU;
@@ -249,27 +236,27 @@ impl Watch<'_> {
         }
         terminal.take_back(group);
         if terminal.is_ours() {
-            let (name, left) = (self.guard.name(), self.guard.remaining().as_secs());
+            let (name, left) = (self.guard.name(), rough(self.guard.remaining()));
             say::sentence(&format!(
-                "lock {name:?} is not renewed while suspended: it ends in {left} s, and the command before"
+                "lock {name:?} is not renewed while suspended: it ends in {left}, and the command is ended before that"
             ));
         }
-        // SIGTTOU is blocked here, and stops nobody.
+        // SIGTTOU is blocked here, so it would not stop this process.
         let _ = kill_current_process_group(if signal == SIGTTIN { Signal::TTIN } else { Signal::TSTP });
-        // Stopped and continued; or never stopped, because nobody is there to continue us.
+        // Either stopped and continued, or never stopped, because nobody is there who could continue this process.
         let continued = self.is_continued(supervised);
         if terminal.is_ours() {
             terminal.give(group);
         } else if wants && !continued {
-            // As the kernel does with a group that nobody can continue.
+            // The kernel does the same with a group that nobody can continue.
             supervised.orders.send(&Order::Signal(SIGHUP));
         }
         supervised.orders.send(&Order::Signal(SIGCONT));
     }
 
-    /// Whether we were just continued; hands on what else comes.
+    /// Whether this process was just continued. Other signals are forwarded.
     fn is_continued(&self, supervised: &Supervised) -> bool {
-        let end = Moment::now().plus(CONTINUED);
+        let end = Moment::now().plus(CONTINUE_TIMEOUT);
         loop {
             match self.signals.recv_timeout(end.since(Moment::now())) {
                 Ok(SIGCONT) => return true,

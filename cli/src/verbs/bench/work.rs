@@ -2,10 +2,10 @@
 
 use super::found::{Free, Master};
 use super::spread::Spread;
-use crate::clock::Moment;
-use redleash::{Client, Error, Lock, LockGuard, ReleaseOutcome};
+use crate::system::clock::Moment;
+use parking_lot::Mutex;
+use redleash::{Client, Error, Lock, LockGuard, Release};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
@@ -121,11 +121,11 @@ pub(crate) fn hand_over(locks: &[Lock; 2], hold: Duration, stop: &Stop, spread: 
                 Err(error) => break Err(error),
             };
             let now = Moment::now();
-            if let Some((_, since)) = locked(&last).take_if(|(before, _)| *before != who) {
+            if let Some((_, since)) = last.lock().take_if(|(before, _)| *before != who) {
                 mine.record(now.since(since));
             }
             stop.pause(hold);
-            *locked(&last) = Some((who, Moment::now()));
+            *last.lock() = Some((who, Moment::now()));
             drop(guard);
         };
         (mine, ended)
@@ -144,10 +144,6 @@ pub(crate) fn hand_over(locks: &[Lock; 2], hold: Duration, stop: &Stop, spread: 
 /// Taken after all have ended, whatever came of the first.
 fn first_error(ended: Vec<Result<(), Error>>) -> Result<(), Error> {
     ended.into_iter().collect()
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(crate) fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {

@@ -1,8 +1,9 @@
-//! A thread that tells the supervisor of every renewal; nothing that this process prints can hold it up.
+//! A thread that sends each new end of the lease to the supervisor. It prints nothing, so that no reader of the output can
+//! hold it up.
 
-use crate::clock::Moment;
+use super::supervised::Orders;
 use crate::link::Order;
-use crate::supervised::Orders;
+use crate::system::clock::Moment;
 use redleash::LockGuard;
 use redleash::crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 use std::io;
@@ -18,7 +19,7 @@ pub(crate) struct Feeder {
 
 /// The end of the lease as the guard knows it; `None` if it is over.
 ///
-/// The clock is read first, so the result is never later than the truth.
+/// The clock is read before the guard, so the result is never too late.
 pub(crate) fn until(guard: &LockGuard) -> Option<Moment> {
     let now = Moment::now();
     let left = guard.remaining();
@@ -26,21 +27,22 @@ pub(crate) fn until(guard: &LockGuard) -> Option<Moment> {
 }
 
 impl Feeder {
+    /// `sent` is the end of the lease that the supervisor knows already.
     pub(crate) fn start(
         guard: &Arc<LockGuard>,
         orders: &Arc<Orders>,
         ttl: Duration,
-        told: Moment,
+        sent: Moment,
     ) -> io::Result<Feeder> {
         let (stop, stopped) = bounded(0);
         let (guard, orders) = (guard.clone(), orders.clone());
-        let look = (ttl / 20).clamp(Duration::from_millis(10), Duration::from_millis(500));
+        let interval = (ttl / 20).clamp(Duration::from_millis(10), Duration::from_millis(500));
         let feed = move || {
-            let mut told = told;
-            while stopped.recv_timeout(look) == Err(RecvTimeoutError::Timeout) {
-                if let Some(until) = until(&guard).filter(|until| *until > told.plus(Duration::from_millis(1))) {
+            let mut sent = sent;
+            while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+                if let Some(until) = until(&guard).filter(|until| *until > sent.plus(Duration::from_millis(1))) {
                     orders.send(&Order::Until(until));
-                    told = until;
+                    sent = until;
                 }
             }
         };
@@ -48,7 +50,7 @@ impl Feeder {
         Ok(Feeder { stop, thread })
     }
 
-    /// Ends the thread, which lets go of the guard.
+    /// Ends the thread, so that it does not keep the guard any more.
     pub(crate) fn stop(self) {
         drop(self.stop);
         let _ = self.thread.join();
