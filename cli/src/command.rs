@@ -13,7 +13,8 @@ enum Unfit {
     Directory,
 }
 
-/// The name of the command, for others to read: without its directory, and without its arguments, which may hold a password.
+/// The name of the command, for others to read: without its directory, and without its arguments, which may hold a
+/// password.
 pub(crate) fn short_name(command: &[OsString]) -> String {
     let program = command.first().map(Path::new);
     program.and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned()

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 /// How long before the end of the lease SIGKILL is sent at the latest.
 const MARGIN: Duration = Duration::from_millis(500);
-/// How long the processes that a command left behind have to end by themselves: a `tee` may still have something to write.
+/// How long the processes that a command left behind have to end by themselves: a `tee` may still have something to
+/// write.
 const GRACE: Duration = Duration::from_secs(1);
 /// The shortest ttl that leaves time to end a command.
 pub(crate) const LEAST_TTL: Duration = Duration::from_secs(1);

@@ -1,7 +1,7 @@
 //! `redleash`: a command under a lock that every host sees. See README.md beside this package.
 //!
-//! `args` reads the command line, and `verbs` has a room for each verb. `run` starts `stages`, which are processes of this
-//! program too, and talks to them by `link`. All of them use `system` and `text`.
+//! `args` reads the command line, and `verbs` has a room for each verb. `run` starts `stages`, which are processes of
+//! this program too, and talks to them by `link`. All of them use `system` and `text`.
 
 #![forbid(unsafe_code)]
 

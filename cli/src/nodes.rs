@@ -6,14 +6,12 @@ use redleash::{Client, ClientBuilder, Error};
 use std::fmt::Write;
 use std::time::Duration;
 
-/// How long `build` waits for the masters at most. It is longer than the library's quarter second, because `-n` has one try
-/// only, and a master on another continent should not count as down for its handshake.
+/// How long `build` waits for the masters at most. It is longer than the library's quarter second, because `-n` has one
+/// try only, and a master on another continent should not count as down for its handshake.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long it waits at least, however short the wait for the lock may be.
 pub(crate) const LEAST_CONNECT_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// In the environment of redleash: the URLs of the masters.
-pub(crate) const NODES_VARIABLE: &str = "REDLEASH_NODES";
 /// In the environment of a command: the name of its lock.
 pub(crate) const NAME_VARIABLE: &str = "REDLEASH_NAME";
 
@@ -46,8 +44,8 @@ pub(crate) fn check(args: &MasterArgs) -> Result<(), Failure> {
     if let Some(name) = std::env::var_os(NAME_VARIABLE) {
         let _ = write!(
             sentence,
-            "; the `redleash run` of lock {name:?}, under which this runs, removes REDLEASH_NODES from the environment of \
-             its command unless it has --pass-nodes"
+            "; the `redleash run` of lock {name:?}, under which this runs, removes REDLEASH_NODES from the environment \
+             of its command unless it has --pass-nodes"
         );
     }
     Err(Failure::new(exit::CONFIG, sentence))

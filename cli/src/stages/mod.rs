@@ -1,8 +1,8 @@
 //! The processes between `redleash run` and the command. Each of them is this program again, started with a word of its
-//! own: `run` starts the supervisor, which starts the last stage, which becomes the command. With `--contain` the warden
-//! stands between `run` and the supervisor.
+//! own: `run` starts the supervisor, which starts the last stage, which becomes the command. With `--contain` the
+//! warden stands between `run` and the supervisor.
 //!
-//! `run` starts these stages and nobody else does, so they are not in the help.
+//! Only `run` starts these stages, so they are not in the help.
 
 mod exec;
 pub(crate) mod stage;

@@ -56,8 +56,8 @@ fn this_program() -> io::Result<PathBuf> {
     if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe() }
 }
 
-/// The link on which this stage gets its orders: its standard input. `None` if that is no socket, since then somebody has
-/// started the stage by hand.
+/// The link on which this stage gets its orders: its standard input. `None` if that is no socket, since then somebody
+/// has started the stage by hand.
 pub(crate) fn link() -> Option<UnixStream> {
     // Without this, `ps` and `top` would show the name of the link in /proc: `exe`.
     #[cfg(target_os = "linux")]

@@ -1,5 +1,5 @@
-//! The supervisor: a process of its own between redleash and the command. It knows when the lease ends, and ends the command
-//! and all that it started before that. It does so even if redleash gets SIGKILL, is stopped, or hangs.
+//! The supervisor: a process of its own between redleash and the command. It knows when the lease ends, and ends the
+//! command and all that it started before that. It does so even if redleash gets SIGKILL, is stopped, or hangs.
 
 use super::stage::{self, Stage};
 use super::task::{Task, foreground_word};
@@ -37,7 +37,7 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 pub(super) fn main(args: &[OsString]) -> u8 {
     let (Some(task), Some(link)) = (Task::parse(args), stage::link()) else { return stage::refuse() };
     // If this fails, the command ends with this process: see `exec::die_with_the_supervisor`.
-    let worked = begin(&task, link).and_then(|supervisor| supervisor.map_or(Ok(()), |mut supervisor| supervisor.work()));
+    let worked = begin(&task, link).and_then(|begun| begun.map_or(Ok(()), |mut supervisor| supervisor.work()));
     worked.map_or(SYSTEM, |()| 0)
 }
 
@@ -156,8 +156,8 @@ impl Supervisor {
         }
     }
 
-    /// Sends SIGTERM to the command and all that it started. They are looked for first, because a parent that ends leaves
-    /// orphans, and an orphan in a session of its own would pass for a daemon.
+    /// Sends SIGTERM to the command and all that it started. They are looked for first, because a parent that ends
+    /// leaves orphans, and an orphan in a session of its own would pass for a daemon.
     fn ask_to_end(&mut self) {
         let found = self.look();
         let names = found.as_ref().map(|found| messages::names(&found.bound));
@@ -238,8 +238,8 @@ impl Supervisor {
         }
     }
 
-    /// Signals the command's group. When the command has ended, another group may have the number: then all that it left
-    /// behind is signalled.
+    /// Signals the command's group. When the command has ended, another group may have the number: then all that it
+    /// left behind is signalled.
     fn signal(&mut self, signal: Signal) {
         match self.ended.map(|_| self.look()) {
             Some(Ok(found)) => found.signal(signal),
@@ -309,8 +309,8 @@ impl Supervisor {
         if self.orphaned && self.on_lost != OnLost::Warn {
             let name = &self.name;
             say::sentence(&format!(
-                "lock {name:?}: redleash was killed, so the command was ended; the lock becomes free when its lease and the \
-                 lock-delay have ended"
+                "lock {name:?}: redleash was killed, so the command was ended; the lock becomes free when its \
+                 lease and the lock-delay have ended"
             ));
         }
         Ok(())

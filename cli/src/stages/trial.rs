@@ -1,5 +1,5 @@
-//! Whether `--contain` is possible on this machine, for this user: takes each of its steps before `run` waits for the lock,
-//! so that a refusal comes at once and with its reason.
+//! Whether `--contain` is possible on this machine, for this user: takes each of its steps before `run` waits for the
+//! lock, so that a refusal comes at once and with its reason.
 
 use super::stage::Stage;
 use crate::exit::{Failure, SYSTEM};

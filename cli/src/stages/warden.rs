@@ -1,8 +1,8 @@
-//! The warden of `--contain`: the process that makes the pid namespace and stays outside of it. The supervisor is the first
-//! process inside, and dies with the warden; all others inside die with the supervisor.
+//! The warden of `--contain`: the process that makes the pid namespace and stays outside of it. The supervisor is the
+//! first process inside, and dies with the warden; all others inside die with the supervisor.
 //!
-//! A timer of the kernel kills the warden shortly before the lease ends. So the command is dead before the lease ends even
-//! if every process of redleash is stopped or killed.
+//! A timer of the kernel kills the warden shortly before the lease ends. So the command is dead before the lease ends
+//! even if every process of redleash is stopped or killed.
 
 use super::stage::{self, Stage};
 use super::task;
@@ -60,7 +60,7 @@ fn guard(on_lost: OnLost, margin: Duration, link: UnixStream, supervisor: &[OsSt
     drop(supervisors_link);
     stdio::let_go_of_output();
     while child.try_wait()?.is_none() {
-        // If redleash is gone, the timer stays as it is; the supervisor has seen it too.
+        // If redleash is gone, the timer stays as it is; the supervisor has noticed it too.
         let both = [children.as_fd(), link.as_fd()];
         let readers = if link.is_open() { &both[..] } else { &both[..1] };
         alarm::wait(&mut alarm, readers, Moment::NEVER, None)?;

@@ -7,8 +7,8 @@ use rustix::io::Errno;
 use std::io;
 use std::time::Duration;
 
-/// Waits until one of `readers` can be read, `due` has come, or `limit` is over. Returns which of them can be read. A signal
-/// ends the wait as well.
+/// Waits until one of `readers` can be read, `due` has come, or `limit` is over. Returns which of them can be read. A
+/// signal ends the wait as well.
 pub(crate) fn wait(
     alarm: &mut Alarm,
     readers: &[BorrowedFd<'_>],
@@ -43,7 +43,8 @@ mod imp {
             Ok(Alarm(timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?))
         }
 
-        /// Setting it also forgets that it has rung. Returns the timeout of the poll, which the timer makes superfluous.
+        /// Setting it also forgets that it has rung. Returns the timeout of the poll, which the timer makes
+        /// superfluous.
         pub(super) fn set(&mut self, due: Moment) -> io::Result<Option<Duration>> {
             // Zero switches it off.
             let nanos = if due == Moment::NEVER { 0 } else { due.0.max(1) };

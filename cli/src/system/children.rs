@@ -28,8 +28,8 @@ impl AsFd for Children {
     }
 }
 
-/// Processes whose parent has ended become children of this process: so they stay below it, and are collected also where
-/// nobody else does that, as in a container without an init.
+/// Processes whose parent has ended become children of this process: so they stay below it, and are collected also
+/// where nobody else does that, as in a container without an init.
 ///
 /// False if the operating system has no such thing.
 pub(crate) fn adopt_orphans() -> bool {

@@ -1,5 +1,5 @@
-//! A pid namespace (Linux): when its first process ends, the kernel kills all others in it. Nothing escapes by forking, by
-//! setsid, or because nobody is left to look for it.
+//! A pid namespace (Linux): when its first process ends, the kernel kills all others in it. Nothing escapes by forking,
+//! by setsid, or because nobody is left to look for it.
 
 #[cfg(target_os = "linux")]
 mod imp {
@@ -54,8 +54,8 @@ mod imp {
         Ok(configure_capability_in_ambient_set(CapabilitySet::SYS_ADMIN, true)?)
     }
 
-    /// Prepares the namespace, in its first process: /proc shows the namespace, the right that this took is given up, and the
-    /// process dies with the warden.
+    /// Prepares the namespace, in its first process: /proc shows the namespace, the right that this took is given up,
+    /// and the process dies with the warden.
     pub(crate) fn settle() -> io::Result<()> {
         if getpid() != Pid::INIT {
             return Err(io::Error::other("this is not the first process of a pid namespace"));

@@ -11,7 +11,8 @@ pub(crate) struct Process {
     pub(super) parent: i32,
     pub(super) group: i32,
     pub(super) session: i32,
-    /// When it was started, in ticks of the kernel since boot. It tells this process from a later one with the same pid.
+    /// When it was started, in ticks of the kernel since boot. It tells this process from a later one with the same
+    /// pid.
     pub(super) started: u64,
     /// Whether it runs; false for one that has ended and was not collected yet.
     pub(super) alive: bool,
@@ -63,9 +64,9 @@ impl Process {
     }
 }
 
-/// The children of this process, including those that /proc hides (hidepid=, ProtectProc=): programs that run as another
-/// user, or that the user must not read. Each process below the command becomes one of them when its parents have ended,
-/// at the latest. `None` where the kernel does not list children.
+/// The children of this process, including those that /proc hides (hidepid=, ProtectProc=): programs that run as
+/// another user, or that the user must not read. Each process below the command becomes one of them when its parents
+/// have ended, at the latest. `None` where the kernel does not list children.
 pub(super) fn own_children() -> Option<Vec<Process>> {
     let own = std::process::id();
     let children = fs::read_to_string(format!("/proc/{own}/task/{own}/children")).ok()?;

@@ -21,7 +21,8 @@ pub(crate) fn ends(signal: i32) -> bool {
 }
 
 /// Those of `all` that were not ignored when this program was started. An ignored signal stays ignored, here and in the
-/// command, because `nohup` and a shell's `&` rely on that; a handler here would become the default action in the command.
+/// command, because `nohup` and a shell's `&` rely on that; a handler here would become the default action in the
+/// command.
 fn not_ignored(all: &[i32]) -> Vec<i32> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -53,8 +54,9 @@ pub(crate) fn swallow() -> io::Result<()> {
     Ok(())
 }
 
-/// Lets this process wait for its children even if its caller ignored SIGCHLD, in which case the kernel would collect them
-/// unseen. A handler that does nothing is enough, and programs that are started from here have the default action again.
+/// Lets this process wait for its children even if its caller ignored SIGCHLD, in which case the kernel would collect
+/// them unseen. A handler that does nothing is enough, and programs that are started from here have the default action
+/// again.
 pub(crate) fn hear_of_children() -> io::Result<()> {
     signal_hook::flag::register(SIGCHLD, Arc::new(AtomicBool::new(false))).map(drop)
 }

@@ -14,8 +14,8 @@ pub(crate) struct Terminal {
     modes: Option<Termios>,
 }
 
-/// Lets this thread, and those that it starts from now on, hand the foreground to others and write from the background. The
-/// kernel stops a process that does so while SIGTTOU is neither blocked nor ignored.
+/// Lets this thread, and those that it starts from now on, hand the foreground to others and write from the background.
+/// The kernel stops a process that does so while SIGTTOU is neither blocked nor ignored.
 pub(crate) fn block_stops() {
     let _ = ttou().thread_block();
 }
@@ -47,9 +47,9 @@ impl Terminal {
         tcgetpgrp(&self.tty).is_ok_and(|foreground| foreground == group)
     }
 
-    /// Whether the command should have the foreground from its beginning: it reads from and writes to the terminal. In a
-    /// pipeline (`redleash run x -- make | less`) another program reads the terminal, and would be stopped if it lost the
-    /// foreground. A command that reads the terminal nevertheless gets the foreground when it does.
+    /// Whether the command should have the foreground from its beginning: it reads from and writes to the terminal. In
+    /// a pipeline (`redleash run x -- make | less`) another program reads the terminal, and would be stopped if it lost
+    /// the foreground. A command that reads the terminal nevertheless gets the foreground when it does.
     pub(crate) fn is_for_the_command(&self) -> bool {
         self.is_ours() && isatty(std::io::stdin()) && isatty(std::io::stdout())
     }

@@ -1,13 +1,13 @@
-//! The processes below the command, found in /proc. Its process group is not enough, because programs such as `timeout` make
-//! a group of their own.
+//! The processes below the command, found in /proc. Its process group is not enough, because programs such as `timeout`
+//! make a group of their own.
 //!
 //! The supervisor is a subreaper: a process whose parent has ended becomes its child. So each process that the command
 //! started, directly or not, is below the supervisor for as long as it lives.
 //!
-//! One kind of process is not bound to the lock: a **daemon**, which is in a session of its own and whose parent has ended,
-//! so that it is a child of the subreaper. Only a double fork with setsid(2) comes to this, and nothing does that by
-//! accident. A daemon and what is below it are not ended. A process that is no daemon when the end begins does not become
-//! one any more.
+//! One kind of process is not bound to the lock: a **daemon**, which is in a session of its own and whose parent has
+//! ended, so that it is a child of the subreaper. Only a double fork with setsid(2) comes to this, and nothing does
+//! that by accident. A daemon and what is below it are not ended. A process that is no daemon when the end begins does
+//! not become one any more.
 
 use super::process::{Process, own_children};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -160,14 +160,15 @@ impl Tree {
 }
 
 impl Found {
-    /// Whether all but the daemons have ended. This is certain, although processes come and go during a look: the topmost of
-    /// those that still run is a child of the subreaper, which alone collects it, so it was there during the whole look.
+    /// Whether all but the daemons have ended. This is certain, although processes come and go during a look: the
+    /// topmost of those that still run is a child of the subreaper, which alone collects it, so it was there during the
+    /// whole look.
     pub(crate) fn is_empty(&self) -> bool {
         self.bound.is_empty() && !self.uncollected
     }
 
-    /// Signals those that are bound. A whole group is signalled at once, so that no fork in it escapes. The kernel does not
-    /// use a pid again as fast as this.
+    /// Signals those that are bound. A whole group is signalled at once, so that no fork in it escapes. The kernel does
+    /// not use a pid again as fast as this.
     pub(crate) fn signal(&self, signal: Signal) {
         for group in self.groups.iter().filter_map(|group| Pid::from_raw(*group)) {
             let _ = kill_process_group(group, signal);
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_and_their_children_are_not_found() {
+    fn strangers_and_what_is_below_them_are_not_found() {
         let (stranger, late) =
             (process(20, SUPERVISOR, 20, 3), Process { started: 9, ..process(20, SUPERVISOR, 20, 3) });
         let tree = tree().without(std::slice::from_ref(&stranger));

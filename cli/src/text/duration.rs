@@ -10,7 +10,7 @@ const MOST_DIGITS: usize = 15;
 
 /// Reads an option's value. A number without a unit is seconds, as with flock and timeout.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
-    let expected = || "expected a duration such as 500ms, 15s or 1m30s (a number without a unit is seconds)".to_string();
+    let expected = || "expected a duration such as 500ms, 15s or 1m30s (a number alone is seconds)".to_string();
     let too_long = || format!("a duration is at most {} s", LONGEST.as_secs());
     if text.split(|c: char| !c.is_ascii_digit()).any(|digits| digits.len() > MOST_DIGITS) {
         return Err(too_long());

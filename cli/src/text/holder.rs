@@ -11,8 +11,8 @@ use std::time::Duration;
 /// Longer labels are cut.
 const MAX_LABEL: usize = 128;
 
-/// What others read about us while we hold a lock: host, process and command. Not the command's arguments, which may hold a
-/// secret, and no control characters, which would break the value.
+/// What others read about us while we hold a lock: host, process and command. Not the command's arguments, which may
+/// hold a secret, and no control characters, which would break the value.
 pub(crate) fn own_label(command: &[OsString]) -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let text = format!("{host} pid {} {}", std::process::id(), command::short_name(command));
@@ -28,7 +28,7 @@ pub(crate) fn words(master: &MasterStatus) -> String {
     let holder = match master.holder.as_deref() {
         None => "nobody",
         Some("(revoked)") => {
-            "nobody (it was taken away by force, and is free when the lease of its former holder has ended)"
+            "nobody (it was taken away by force, and becomes free when the lease of its former holder has ended)"
         }
         Some(label) => label,
     };
@@ -58,7 +58,7 @@ pub(crate) fn with_masters(status: &Status) -> Option<String> {
     Some(format!("{} on {}", words(holder), masters.join(", ")))
 }
 
-/// What every master says, in one line: `10.0.0.1:6379: free; 10.0.0.2:6379: timed out`.
+/// What every master says, on one line: `10.0.0.1:6379: free; 10.0.0.2:6379: timed out`.
 pub(crate) fn all_masters(status: &Status) -> String {
     let said = |m: &MasterStatus| {
         let words = m.failure.as_deref().or(m.holder.as_deref()).unwrap_or("free");

@@ -23,14 +23,16 @@ pub(crate) fn daemons(lock: &str, names: &str) -> String {
 /// Some processes could not be ended.
 pub(crate) fn unkillable(lock: &str) -> String {
     format!(
-        "lock {lock:?}: not even SIGKILL ended all processes of the command; look for one that hangs in the kernel or runs \
-         as another user"
+        "lock {lock:?}: not even SIGKILL ended all processes of the command; look for one that hangs in the kernel or \
+         runs as another user"
     )
 }
 
 /// The lock was lost while the command ran.
 pub(crate) fn lost(lock: &str, why: &str, ended: Ended) -> String {
-    format!("lock {lock:?} is lost: {why}; the command ended {ended}: look at what it left half done, then run it again")
+    format!(
+        "lock {lock:?} is lost: {why}; the command ended {ended}: look at what it left half done, then run it again"
+    )
 }
 
 #[cfg(test)]

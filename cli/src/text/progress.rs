@@ -5,8 +5,8 @@ use crate::system::terminal::{Terminal, columns};
 use rustix::termios::isatty;
 use std::io::{self, Write};
 
-/// Written over at each update, and wiped out when dropped. Shows nothing if standard error is no terminal, or if another
-/// job has the terminal.
+/// Written over at each update, and wiped out when dropped. Shows nothing if standard error is no terminal, or if
+/// another job has the terminal.
 pub(crate) struct ProgressLine {
     shown: bool,
     enabled: bool,

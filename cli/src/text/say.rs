@@ -1,4 +1,5 @@
-//! Printing. What redleash itself says goes to standard error, so that the standard output of `run` is the command's alone.
+//! Printing. What redleash itself says goes to standard error, so that the standard output of `run` is the command's
+//! alone.
 //!
 //! Nothing here fails if the reader is gone (a broken pipe, a closed terminal), where `eprintln!` would panic.
 //!

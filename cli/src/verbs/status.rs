@@ -20,15 +20,18 @@ pub(crate) fn status(masters: &MasterArgs, args: &StatusArgs) -> Result<u8, Fail
         return Ok(0);
     }
     let (name, masters) = (&args.name, holder::all_masters(&status));
-    Err(Failure::new(NO_QUORUM, format!("lock {name:?}: too few masters answer to tell who holds it ({masters})")))
+    Err(Failure::new(
+        NO_QUORUM,
+        format!("lock {name:?}: too few masters answer, so it is unknown who holds it ({masters})"),
+    ))
 }
 
 fn answered(status: &Status) -> usize {
     status.masters.iter().filter(|m| m.failure.is_none()).count()
 }
 
-/// `held`, `free`, `revoked`, or `unclear`. It is unclear if too few masters agree, as for a moment while two clients try to
-/// acquire the lock, or if too few remember.
+/// `held`, `free`, `revoked`, or `unclear`. It is unclear if too few masters agree, as for a moment while two clients
+/// try to acquire the lock, or if too few remember.
 fn state(status: &Status) -> &'static str {
     if status.holder().is_some() {
         "held"
@@ -45,11 +48,17 @@ fn text(status: &Status) -> String {
     let head = match (state(status), holder::found(status)) {
         ("held", Some(master)) => format!("{:?} is held by {}", status.name, holder::words(master)),
         ("free", _) => format!("{:?} is free", status.name),
-        ("revoked", _) => format!("{:?} was taken away by force, and is free when that lease has ended", status.name),
+        ("revoked", _) => format!(
+            "{:?} was taken away by force, and becomes free when the lease of its former holder has ended",
+            status.name
+        ),
         _ if answered(status) >= status.quorum && holder::found(status).is_none() => {
-            format!("{:?}: too few masters remember who held it (no generation, or in quarantine)", status.name)
+            format!(
+                "{:?}: too few masters remember who held it (they have no generation, or are in quarantine)",
+                status.name
+            )
         }
-        _ => format!("{:?}: no quorum of {} masters agrees on a holder", status.name, status.quorum),
+        _ => format!("{:?}: no {} masters agree on a holder", status.name, status.quorum),
     };
     let lines = status.masters.iter().map(|m| format!("\n  {}: {}", m.master, say::shown(&m.to_string())));
     std::iter::once(head).chain(lines).collect()

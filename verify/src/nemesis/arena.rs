@@ -24,9 +24,10 @@ pub const WORKERS: usize = 6;
 pub const COMMANDS: usize = 2;
 /// The ttl of the workers' leases.
 pub const TTL: Duration = Duration::from_millis(1000);
-/// The ttl of the commands' leases: the command line wants twice the time that ending a command takes.
+/// The ttl of the commands' leases: the command line needs twice the time that ending a command takes.
 pub const COMMAND_TTL: Duration = Duration::from_millis(2500);
-/// The longest lease of the deployment, and so the length of a quarantine: short, so that quarantines end within a run.
+/// The longest lease of the deployment, and so the length of a quarantine. It is short, so that quarantines end within
+/// a run.
 pub const MAX_LEASE: Duration = Duration::from_millis(3000);
 const KILL_AFTER: Duration = Duration::from_millis(200);
 
@@ -39,9 +40,9 @@ pub struct Setup {
     pub margin: usize,
     /// The seed.
     pub seed: u64,
-    /// The command line program, if it can be had.
+    /// The command line program, if there are commands.
     pub redleash: Option<PathBuf>,
-    /// Without the quarantine, to see that the checks notice.
+    /// Whether the quarantine is switched off, which the checks must notice.
     pub no_quarantine: bool,
 }
 
@@ -68,7 +69,7 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// Starts and settles the masters.
+    /// Starts the masters and settles them.
     ///
     /// # Errors
     ///
@@ -93,7 +94,7 @@ impl Arena {
         Ok(arena)
     }
 
-    /// What the schedule must know.
+    /// What the schedule needs to know.
     pub fn ground(&self) -> Ground {
         Ground {
             masters: self.setup.masters,
@@ -155,7 +156,7 @@ impl Arena {
         self.proxies.iter().map(Proxy::url).collect()
     }
 
-    /// The lock keys that are there, on each master; `None` for one that does not answer.
+    /// The number of lock keys on each master; `None` for one that does not answer.
     pub fn keys(&self) -> Vec<Option<usize>> {
         let count = |server: &Server| match server.command(&["KEYS", "rl:[LR]:*"]) {
             Ok(Reply::Array(keys)) => Some(keys.len()),

@@ -9,7 +9,7 @@ const RIGHT: f64 = 24.0;
 const TOP: f64 = 76.0;
 const BOTTOM: f64 = 58.0;
 
-/// The colours of series: told apart by most who are colour-blind, and readable on white and on black.
+/// The colours of series. Most colour-blind readers can distinguish them, and they are readable on white and on black.
 const LIGHT: [&str; 5] = ["#0b62a8", "#b3460b", "#2a7a3b", "#7a3a9c", "#555555"];
 const DARK: [&str; 5] = ["#6db5f2", "#f0a066", "#7fd08f", "#cf9fe8", "#bbbbbb"];
 
@@ -149,7 +149,7 @@ impl Plot {
     }
 
     fn axes(&self, out: &mut String, xs: &[f64], ys: &[f64]) {
-        // Few values are asked for, so each has its line; except where they would touch.
+        // There are few values, so each has a line, except where the labels would touch.
         let mut at_x = xs.to_vec();
         at_x.sort_by(f64::total_cmp);
         at_x.dedup();

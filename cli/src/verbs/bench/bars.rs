@@ -18,14 +18,14 @@ pub(crate) enum Ink {
 impl Ink {
     /// Blocks on a terminal that says that it shows UTF-8.
     pub(crate) fn of_stdout() -> Ink {
-        // The first that is set and not empty counts.
+        // The first of them that is set and not empty is in force.
         let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).unwrap_or_default().to_ascii_lowercase();
         let utf8 = locale.contains("utf-8") || locale.contains("utf8");
         if utf8 && isatty(io::stdout()) { Ink::Blocks } else { Ink::Ascii }
     }
 
-    /// A bar of this share of the width; never empty.
+    /// A bar that takes this share of the width, and is never empty.
     fn bar(self, share: f64) -> String {
         let eighths = ((share * (WIDTH * 8) as f64).round() as usize).max(1);
         match self {
@@ -39,7 +39,7 @@ impl Ink {
     }
 }
 
-/// One line per bin; empty for nothing.
+/// One line per bin; none if nothing was counted.
 pub(crate) fn bars(spread: &Spread, ink: Ink) -> Vec<String> {
     let bins = spread.bins(ROWS);
     let most = bins.iter().map(|bin| bin.count).max().unwrap_or(0);

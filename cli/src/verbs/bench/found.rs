@@ -1,4 +1,4 @@
-//! What was measured, in words and as JSON.
+//! What was measured, as text and as JSON.
 
 use super::bars::{Ink, bars};
 use super::spread::Spread;
@@ -12,7 +12,7 @@ pub(crate) struct Master {
     pub(crate) label: String,
     pub(crate) asked: u64,
     pub(crate) round_trip: Spread,
-    /// Why it did not answer when it last did not.
+    /// Why it did not answer the last question that it did not answer.
     pub(crate) failure: Option<String>,
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct Throughput {
     pub(crate) took: Duration,
 }
 
-/// A lock that nobody else wants.
+/// A lock for which there is no contention.
 #[derive(Debug, Default)]
 pub(crate) struct Free {
     pub(crate) acquire: Spread,
@@ -46,7 +46,7 @@ pub(crate) struct Found {
     /// From client to client.
     pub(crate) clients: Spread,
     pub(crate) took: Duration,
-    /// The signal that ended it before its time.
+    /// The signal that ended the measurement early.
     pub(crate) ended_by: Option<String>,
 }
 

@@ -25,14 +25,14 @@ use work::Stop;
 
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(3_600);
-/// How often the line is written, and a signal or an end is seen.
-const LOOK: Duration = Duration::from_millis(100);
+/// How often the progress line is written, and how soon a signal or the end of a part is seen.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// How long a thread holds a lock that another thread of its client waits for.
 const SHORT_HOLD: Duration = Duration::from_micros(100);
-/// How long the threads of a client may take to end.
-const CLOSE: Duration = Duration::from_secs(1);
+/// How long a client may take to deliver its releases and to end its threads.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The shares of the time.
+/// The parts of the measurement, by their shares of the time.
 const ROUND_TRIPS: u32 = 1;
 const RELEASED: u32 = 2;
 const DROPPED: u32 = 1;
@@ -49,7 +49,7 @@ pub(crate) fn bench(masters: &MasterArgs, args: &BenchArgs) -> Result<u8, Failur
     let signals = signals::catch().map_err(system)?;
     let terminal = Terminal::open();
     let client = nodes::client(masters)?;
-    // `build` seeds it from the operating system.
+    // The operating system seeds it.
     let prefix = format!("redleash-bench/{:016x}", RandomState::new().build_hasher().finish());
     let votes = ready(&client, &prefix)?;
     announce(masters, args, &prefix);
@@ -75,7 +75,7 @@ pub(crate) fn bench(masters: &MasterArgs, args: &BenchArgs) -> Result<u8, Failur
     };
     ended.map_err(|e| Failure::of(&format!("{prefix}/..."), &e))?;
     if left {
-        say::sentence("a master did not take the last release; its key ends with its ttl");
+        say::sentence("a master did not confirm the last release; its key ends with its ttl");
     }
     if let (Some(signal), Some(name)) = (signal, &found.ended_by) {
         say::sentence(&format!("{name} ended the measurement; this is what was measured so far"));
@@ -84,7 +84,7 @@ pub(crate) fn bench(masters: &MasterArgs, args: &BenchArgs) -> Result<u8, Failur
     Ok(0)
 }
 
-/// One lock, so that masters that grant none are told of before anything is measured; the quorum.
+/// Acquires one lock, so that masters that grant none are reported before anything is measured. Returns the quorum.
 fn ready(client: &Client, prefix: &str) -> Result<usize, Failure> {
     let name = format!("{prefix}/first");
     let failed = |e: Error| Failure::of(&name, &e);
@@ -97,8 +97,8 @@ fn ready(client: &Client, prefix: &str) -> Result<usize, Failure> {
 fn announce(masters: &MasterArgs, args: &BenchArgs, prefix: &str) {
     let most = args.threads.iter().max().copied().unwrap_or(1);
     say::sentence(&format!(
-        "bench: for about {} up to {most} threads acquire and release locks on {} masters as fast as they can, under names of \
-         their own ({prefix}/...); other clients of these masters are slower meanwhile; Ctrl-C ends it",
+        "bench: for about {} up to {most} threads acquire and release locks on {} masters as fast as they can, under \
+         names of their own ({prefix}/...); other clients of these masters are slower meanwhile; Ctrl-C ends it",
         exact(args.seconds),
         nodes::urls(masters).len(),
     ));
@@ -153,13 +153,13 @@ impl Course<'_> {
             }
             let other = nodes::builder(self.masters).build()?;
             let between_clients = [self.lock("hand-over"), other.lock(between_threads[0].name())];
-            // Long enough for the other one to be refused, and to stand in line.
+            // Long enough for the other client to be refused and to enter the wait list.
             let round_trip = found.free.acquire.percentile(0.5);
             let hold = (round_trip * 8).clamp(Duration::from_millis(2), Duration::from_millis(100));
             let ended = self.part("hand-over between clients", hand_over, |stop| {
                 work::hand_over(&between_clients, hold, stop, &mut found.clients)
             });
-            other.close(CLOSE);
+            other.close(CLOSE_TIMEOUT);
             ended
         };
         let ended = measure();
@@ -168,7 +168,8 @@ impl Course<'_> {
         ended
     }
 
-    /// Runs one part for its share of the time, shows how far it is, and ends it at a signal; nothing after a signal.
+    /// Runs one part for its share of the time and shows the progress. A signal ends it, and no part runs after a
+    /// signal.
     fn part(
         &mut self,
         title: &str,
@@ -189,7 +190,7 @@ impl Course<'_> {
                 }
                 let percent = Moment::now().since(self.begun).as_secs_f64() * 100.0 / self.total.as_secs_f64();
                 self.line.show(&format!("redleash: bench: {:.0} %: {title}", percent.min(99.0)));
-                let heard = self.signals.recv_timeout(left.min(LOOK)).ok();
+                let heard = self.signals.recv_timeout(left.min(LOOK_INTERVAL)).ok();
                 self.signal = heard.filter(|signal| signals::ends(*signal));
             }
             stop.set();
@@ -197,17 +198,17 @@ impl Course<'_> {
         })
     }
 
-    /// Leaves nothing behind: takes back the word of those who waited last, and waits until the masters have taken every
-    /// release. Whether one did not.
+    /// Leaves nothing behind: removes the wait-list entry of the last waiter, and waits until the masters have received
+    /// every release. True if a master has not.
     fn clear(&mut self) -> bool {
         let lock = self.lock("hand-over");
-        if let Ok(Some(guard)) = lock.try_acquire_for(CLOSE) {
+        if let Ok(Some(guard)) = lock.try_acquire_for(CLOSE_TIMEOUT) {
             let _ = guard.release();
         }
-        // The releases stand before this question on every connection.
+        // On every connection the releases were sent before this question.
         let asked = self.client.status(lock.name());
         let (waiting, given_up) = self.client.undelivered();
-        self.client.close(CLOSE);
+        self.client.close(CLOSE_TIMEOUT);
         asked.is_err() || waiting > 0 || given_up > 0
     }
 }

@@ -1,4 +1,5 @@
-//! How times spread: counted in steps of about three per cent, in a space that does not grow.
+//! The distribution of times, counted in steps of about three per cent, so that its memory does not grow with their
+//! number.
 
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use std::time::Duration;
 const FINE: u32 = 5;
 const STEPS: usize = 1 << FINE;
 
-/// Times, counted. The largest is kept as it was; the others are known to within one step.
+/// Times, counted. The longest is kept exactly, the others to within one step.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spread {
     counts: Vec<u64>,

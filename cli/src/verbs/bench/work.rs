@@ -1,4 +1,4 @@
-//! The work that is measured: each function goes on until it is told to stop, and writes down what it found on the way.
+//! The work that is measured. Each function works until [`Stop`] says that its time is over, and records what it finds.
 
 use super::found::{Free, Master};
 use super::spread::Spread;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
-/// Tells the work that its time is over.
+/// Whether the time of the work is over.
 #[derive(Default)]
 pub(crate) struct Stop(AtomicBool);
 
@@ -29,7 +29,7 @@ impl Stop {
             if left.is_zero() {
                 return;
             }
-            // May return early: somebody handed a lock to this thread before it began to wait.
+            // May return early, if the library has unparked this thread since.
             thread::park_timeout(left);
         }
     }
@@ -84,7 +84,7 @@ pub(crate) fn dropped(lock: &Lock, stop: &Stop, spread: &mut Spread) -> Result<(
     Ok(())
 }
 
-/// Every thread acquires and drops a lock of its own; how many that were.
+/// Every thread acquires and drops a lock of its own. Counts these locks.
 pub(crate) fn throughput(locks: &[Lock], stop: &Stop, done: &mut u64) -> Result<(), Error> {
     let cycles = |lock: &Lock| {
         let mut count = 0;
@@ -108,11 +108,11 @@ pub(crate) fn throughput(locks: &[Lock], stop: &Stop, done: &mut u64) -> Result<
     })
 }
 
-/// Two who want the same lock: from the moment at which one lets it go until the other has it. Each holds it for `hold`, so
-/// that the other surely waits.
+/// Two handles contend for the same lock: records the time from the moment at which one releases it until the other has
+/// it. Each holds it for `hold`, so that the other surely waits.
 pub(crate) fn hand_over(locks: &[Lock; 2], hold: Duration, stop: &Stop, spread: &mut Spread) -> Result<(), Error> {
     let last: Mutex<Option<(usize, Moment)>> = Mutex::default();
-    let turns = |who: usize| {
+    let cycles = |who: usize| {
         let mut mine = Spread::default();
         let ended = loop {
             let guard = match acquire(&locks[who], stop) {
@@ -130,9 +130,9 @@ pub(crate) fn hand_over(locks: &[Lock; 2], hold: Duration, stop: &Stop, spread: 
         };
         (mine, ended)
     };
-    let turns = &turns;
+    let cycles = &cycles;
     thread::scope(|scope| {
-        let threads = [0, 1].map(|who| scope.spawn(move || turns(who)));
+        let threads = [0, 1].map(|who| scope.spawn(move || cycles(who)));
         let ended = threads.into_iter().map(joined).map(|(mine, ended)| {
             spread.add(&mine);
             ended
@@ -141,7 +141,7 @@ pub(crate) fn hand_over(locks: &[Lock; 2], hold: Duration, stop: &Stop, spread: 
     })
 }
 
-/// Taken after all have ended, whatever came of the first.
+/// The first error, once all have ended.
 fn first_error(ended: Vec<Result<(), Error>>) -> Result<(), Error> {
     ended.into_iter().collect()
 }

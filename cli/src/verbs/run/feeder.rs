@@ -1,5 +1,5 @@
-//! A thread that sends each new end of the lease to the supervisor. It prints nothing, so that no reader of the output can
-//! hold it up.
+//! A thread that sends each new end of the lease to the supervisor. It prints nothing, so that no reader of the output
+//! can hold it up.
 
 use super::supervised::Orders;
 use crate::link::Order;

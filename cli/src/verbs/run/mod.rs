@@ -108,8 +108,8 @@ fn times(args: &RunArgs) -> Result<Times, Failure> {
         let (given, longest) = (exact(kill_after), exact((ttl / 2).saturating_sub(Duration::from_secs(1))));
         let enough = exact((kill_after + Duration::from_secs(1)) * 2);
         return usage(format!(
-            "lock {name:?}: --kill-after {given} and 1s do not fit into half of --ttl {}; give --ttl {enough} or more, or \
-             --kill-after {longest} or less",
+            "lock {name:?}: --kill-after {given} and 1s do not fit into half of --ttl {}; give --ttl {enough} or more, \
+             or --kill-after {longest} or less",
             exact(ttl)
         ));
     }

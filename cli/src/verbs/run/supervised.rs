@@ -1,7 +1,8 @@
 //! The supervisor, as `run` sees it: prepared, started, given orders, and waited for.
 
+use crate::args::NODES_VARIABLE;
 use crate::link::{self, Order, Report};
-use crate::nodes::{NAME_VARIABLE, NODES_VARIABLE};
+use crate::nodes::NAME_VARIABLE;
 use crate::stages::stage::Stage;
 use crate::stages::task::{Task, on_lost_word};
 use crate::system::clock::Moment;
@@ -61,8 +62,8 @@ pub(crate) struct Supervised {
 
 /// A supervisor that only has to be started.
 ///
-/// All that can fail comes before that. Once the supervisor has been started, the command may run, and the lock must not be
-/// released beside it.
+/// All that can fail comes before that. Once the supervisor has been started, the command may run, and the lock must
+/// not be released beside it.
 pub(crate) struct Prepared {
     command: Command,
     pub(crate) orders: Arc<Orders>,
@@ -155,8 +156,8 @@ impl Supervised {
         if self.contains() { namespace::pid_outside(self.pid(), pid) } else { Pid::from_raw(pid) }
     }
 
-    /// Waits until the supervisor's process is gone; false if that takes longer than `timeout`. With `--contain` it is gone
-    /// when all processes of the namespace are, and one that hangs in the kernel would be waited for in vain.
+    /// Waits until the supervisor's process is gone; false if that takes longer than `timeout`. With `--contain` it is
+    /// gone when all processes of the namespace are, and one that hangs in the kernel would be waited for in vain.
     pub(crate) fn wait(&mut self, timeout: Duration) -> bool {
         if !self.contains() {
             // It may be collected already, by a wait for any child.

@@ -152,7 +152,8 @@ impl Waiting<'_> {
             let (still, over) =
                 if patience == Patience::Once { ("", "") } else { ("still ", ", and the waiting time is over") };
             say::sentence(&format!(
-                "lock {name:?} is {still}held by {holder}{over}; nothing was started, try again later or wait longer (-w)"
+                "lock {name:?} is {still}held by {holder}{over}; nothing was started, try again later or wait longer \
+                 (-w)"
             ));
         }
         Acquired::Ended(self.args.conflict_exit_code)

@@ -1,4 +1,5 @@
-//! While the command runs: signals are forwarded to it, a loss ends it, and the terminal's foreground goes to it and back.
+//! While the command runs: signals are forwarded to it, a loss ends it, and the terminal's foreground goes to it and
+//! back.
 
 use super::feeder;
 use super::supervised::Supervised;
@@ -136,8 +137,8 @@ impl Watch<'_> {
                     "only a daemon may run on: a process that forked twice and called setsid"
                 };
                 say::sentence(&format!(
-                    "lock {name:?}: the command ended and left processes behind: {names}; they are ended before the lock \
-                     is released ({daemons})"
+                    "lock {name:?}: the command ended and left processes behind: {names}; they are ended before the \
+                     lock is released ({daemons})"
                 ));
             }
             Report::Daemons(names) => say::sentence(&messages::daemons(name, &names)),
@@ -174,8 +175,8 @@ impl Watch<'_> {
         seen.lost = Some(why);
     }
 
-    /// Ends the command in place of a supervisor that does not, because it is stopped: later than the supervisor would, and
-    /// before the lease ends.
+    /// Ends the command in place of a supervisor that does not, because it is stopped: later than the supervisor would,
+    /// and before the lease ends.
     fn look_after(&self, supervised: &mut Supervised, seen: &mut Seen) {
         seen.until = feeder::until(self.guard).unwrap_or(seen.until);
         let late = Moment::now() >= seen.until.minus(self.times.margin / 2);
@@ -184,7 +185,8 @@ impl Watch<'_> {
         }
         seen.helped = true;
         if !supervised.contains() {
-            // The supervisor is stopped, so it has not collected the command, and the group's number is still the command's.
+            // The supervisor is stopped, so it has not collected the command, and the group's number is still the
+            // command's.
             seen.group.map(|group| kill_process_group(group, Signal::KILL));
             let _ = seen.tree.kill(SWEEP, || ());
         }
@@ -221,9 +223,9 @@ impl Watch<'_> {
         }
     }
 
-    /// The command was stopped. If the terminal did it, this process stops as well: both are one job, and the shell shows its
-    /// prompt. Nobody renews the lock meanwhile, so the supervisor ends the command unless it is continued in time. If
-    /// something else did it, the command stands still and keeps the lock.
+    /// The command was stopped. If the terminal did it, this process stops as well: both are one job, and the shell
+    /// shows its prompt. Nobody renews the lock meanwhile, so the supervisor ends the command unless it is continued in
+    /// time. If something else did it, the command stands still and keeps the lock.
     fn stopped(&self, supervised: &Supervised, signal: i32, seen: &Seen) {
         let (Some(terminal), Some(group)) = (self.terminal, seen.group) else { return };
         let wants = signal == SIGTTIN || signal == SIGTTOU;
