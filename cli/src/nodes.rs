@@ -27,7 +27,7 @@ pub(crate) fn builder(args: &MasterArgs) -> ClientBuilder {
         .deployment(&args.deployment)
         .max_lease(args.max_lease)
         .fault_margin(args.fault_margin)
-        .connect_limit(CONNECT_TIMEOUT)
+        .connect_timeout(CONNECT_TIMEOUT)
         // The default of 30 s may be above max_lease.
         .ttl(args.max_lease.min(Duration::from_secs(15)))
 }

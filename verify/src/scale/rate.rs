@@ -6,7 +6,7 @@
 use super::holder::say_and_wait;
 use super::measure::{builder, failed, joined, usage};
 use parking_lot::Mutex;
-use redleash::{Client, Lease, LockGuard, Options, Release};
+use redleash::{Client, Lease, LockGuard, Options, ReleaseOutcome};
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

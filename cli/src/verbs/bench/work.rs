@@ -4,7 +4,7 @@ use super::found::{Free, Master};
 use super::spread::Spread;
 use crate::system::clock::Moment;
 use parking_lot::Mutex;
-use redleash::{Client, Error, Lock, LockGuard, Release};
+use redleash::{Client, Error, Lock, LockGuard, ReleaseOutcome};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;

@@ -19,7 +19,7 @@ use crate::system::terminal::{self, Terminal};
 use crate::text::duration::exact;
 use crate::text::{messages, say};
 use feeder::Feeder;
-use redleash::{LockGuard, MasterReport, Release};
+use redleash::{LockGuard, MasterReport, ReleaseOutcome};
 use std::sync::Arc;
 use std::time::Duration;
 use supervised::{Job, Prepared};
@@ -43,7 +43,7 @@ pub(crate) fn run(masters: &MasterArgs, args: &RunArgs, verbose: bool) -> Result
     let signals = signals::catch().map_err(|e| system("cannot catch signals", e))?;
     let terminal = Terminal::open();
     let connect_timeout = args.wait.unwrap_or(CONNECT_TIMEOUT).clamp(LEAST_CONNECT_TIMEOUT, CONNECT_TIMEOUT);
-    let builder = nodes::builder(masters).ttl(args.ttl).connect_limit(connect_timeout);
+    let builder = nodes::builder(masters).ttl(args.ttl).connect_timeout(connect_timeout);
     let client = builder.build().map_err(|e| nodes::unfit(&e))?;
     let signals = &signals;
     let waiting = Waiting { client: &client, args, start, signals, terminal: terminal.as_ref(), verbose };
@@ -135,10 +135,11 @@ fn finish(name: &str, guard: Arc<LockGuard>, outcome: Outcome, verbose: bool) ->
         ));
     };
     let release = guard.release();
-    if let Release::Unconfirmed(masters) = &release
+    if let ReleaseOutcome::Unconfirmed(masters) = &release
         && verbose
     {
-        let masters: Vec<String> = masters.iter().map(|m: &MasterReport| format!("{}: {}", m.master, m.said)).collect();
+        let masters: Vec<String> =
+            masters.iter().map(|m: &MasterReport| format!("{}: {}", m.master, m.answer)).collect();
         let masters = masters.join("; ");
         say::sentence(&format!(
             "lock {name:?}: too few masters confirmed the release ({masters}); it ends with its ttl"
@@ -150,7 +151,7 @@ fn finish(name: &str, guard: Arc<LockGuard>, outcome: Outcome, verbose: bool) ->
         }
         Outcome::Lost(why) => Err(Failure::new(exit::LOST, why)),
         Outcome::Ended(ended) => {
-            if let Release::AlreadyLost(lost) = release {
+            if let ReleaseOutcome::AlreadyLost(lost) = release {
                 return Err(Failure::new(exit::LOST, messages::lost(name, &lost.reason.to_string(), ended)));
             }
             if verbose {
