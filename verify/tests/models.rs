@@ -1,5 +1,5 @@
-//! The models that are small enough for every run: some rules refuted, some of the whole protocol exhausted. The rest is
-//! `verify models`.
+//! The models that are small enough for every run: some rules refuted, some of the whole protocol exhausted. The rest
+//! is `verify models`.
 
 use redleash_verify::models::config::{Config, Expected};
 use redleash_verify::models::{check, configs};

@@ -38,7 +38,8 @@ fn a_master_that_forgot_gives_nobody_a_second_lock() {
     }
 }
 
-/// The referee sees a violation where there must be one: until A's next renewal, fault margin 0 rests on the masters' clocks.
+/// The referee sees a violation where there must be one: until A's next renewal, fault margin 0 rests on the masters'
+/// clocks.
 #[test]
 fn a_clock_step_is_survived_with_a_fault_margin_only() {
     if let Some(tally) = tally("redleash", Scene::ClockStep) {

@@ -17,7 +17,7 @@ pub(crate) fn names(processes: &[Process]) -> String {
 
 /// These processes continue to run although the lock is released.
 pub(crate) fn daemons(lock: &str, names: &str) -> String {
-    format!("lock {lock:?}: daemons of the command run on without the lock (setsid, and the parent has ended): {names}")
+    format!("lock {lock:?}: daemons run on without the lock (setsid, and the parent has ended): {names}")
 }
 
 /// Some processes could not be ended.

@@ -114,8 +114,8 @@ pub fn verdict(histories: &[History]) -> Verdict {
     let fenced: u64 = histories.iter().flat_map(|h| h.accounts.values()).map(|(fenced, _)| fenced.accepted).sum();
     let free: u64 = histories.iter().flat_map(|h| h.accounts.values()).map(|(_, free)| free.lost).sum();
     let line = format!(
-        "{holds} acquisitions on {} deployments under {faults} faults of {} kinds; {fenced} fenced updates, none lost; the \
-         unfenced control lost {free}",
+        "{holds} acquisitions on {} deployments under {faults} faults of {} kinds; {fenced} fenced updates, none lost; \
+         the unfenced control lost {free}",
         histories.len(),
         kinds.len()
     );

@@ -4,7 +4,7 @@ use super::dice::Dice;
 use super::history::{Event, now};
 use super::register::Session;
 use parking_lot::Mutex;
-use redleash::{Client, Error, Lease, LockGuard, Lost, Options as LockOptions, Release, Retry};
+use redleash::{Client, Error, Lease, LockGuard, Lost, Options as LockOptions, ReleaseOutcome, Retry};
 use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -212,7 +212,8 @@ fn verdict(rows: &[Row]) -> Verdict {
         }
     }
     let sums = format!(
-        "redleash: {} violations in {} acquisitions (including clock steps without a fault margin); other clients: {} in {}",
+        "redleash: {} violations in {} acquisitions (including clock steps without a fault margin); other clients: \
+         {} in {}",
         ours.0, ours.1, others.0, others.1
     );
     match problems.as_slice() {

@@ -123,7 +123,8 @@ fn style() -> String {
     format!(
         "text{{font:13px system-ui,sans-serif;fill:#222}}.title{{font-size:16px;font-weight:600}}.back{{fill:#fff}}\
          .grid{{stroke:#ddd}}.axis{{stroke:#555}}{}path{{fill:none!important;stroke-width:2}}\
-         @media(prefers-color-scheme:dark){{text{{fill:#ddd}}.back{{fill:#14171a}}.grid{{stroke:#333}}.axis{{stroke:#999}}{}}}",
+         @media(prefers-color-scheme:dark){{text{{fill:#ddd}}.back{{fill:#14171a}}.grid{{stroke:#333}}\
+         .axis{{stroke:#999}}{}}}",
         colours(LIGHT),
         colours(DARK)
     )
@@ -135,7 +136,8 @@ impl Plot {
         let points = || self.series.iter().flat_map(|s| s.points.iter().copied());
         let (xs, ys): (Vec<f64>, Vec<f64>) = points().unzip();
         let mut out = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}\">\n\
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" \
+             aria-label=\"{title}\">\n\
              <style>{}</style>\n<rect class=\"back\" width=\"100%\" height=\"100%\"/>\n\
              <text class=\"title\" x=\"{LEFT}\" y=\"28\">{title}</text>\n",
             style(),

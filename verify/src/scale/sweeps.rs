@@ -87,8 +87,8 @@ pub fn by_masters(pace: Pace) -> io::Result<Sheet> {
         if n == 3 && master_us > 0.0 {
             let (half, spent) = (number(two_digits(0.5e6 / master_us)), number(master_us));
             sheet.says.push(format!(
-                "A master of three spends {spent} µs of CPU on a lock that is acquired and released, so half a core of \
-                 each master carries {half} locks per second, from all clients together."
+                "A master of three spends {spent} µs of CPU on a lock that is acquired and released, so half a core \
+                 of each master carries {half} locks per second, from all clients together."
             ));
         }
     }

@@ -1,4 +1,4 @@
-//! What a person follows.
+//! What a person sees of the demonstration.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -50,7 +50,7 @@ impl Screen {
         self.block(label, &lines.join("\n"));
     }
 
-    /// Left open: what the turn wrote comes on the same line.
+    /// The line is left open: what the update wrote comes on the same line.
     pub(crate) fn holds(&mut self, who: &str, token: u64, lease: Duration) {
         self.begin("lock");
         print!("held by {who}  token {token}  lease {:.1} s", lease.as_secs_f64());
