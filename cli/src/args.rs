@@ -62,15 +62,15 @@ pub(crate) struct MasterArgs {
     #[arg(value_delimiter = ',')]
     pub(crate) nodes: Vec<String>,
 
-    /// The prefix of all keys on the masters.
+    /// The prefix of all keys on the masters; the same for all clients.
     #[arg(long, env = "REDLEASH_NAMESPACE", global = true, default_value = "rl", value_name = "PREFIX")]
     pub(crate) namespace: String,
 
-    /// The name of the deployment.
+    /// The name of the deployment; the same for all clients.
     #[arg(long, env = "REDLEASH_DEPLOYMENT", global = true, default_value = "default", value_name = "NAME")]
     pub(crate) deployment: String,
 
-    /// The longest lease of any client. A master that lost its memory does not vote for this long.
+    /// The longest lease of any client; the same for all clients. A master that lost its memory does not vote for this long.
     #[arg(long, env = "REDLEASH_MAX_LEASE", global = true, default_value = "60s", value_name = "DURATION")]
     #[arg(value_parser = duration::parse)]
     pub(crate) max_lease: Duration,

@@ -20,7 +20,7 @@ enum Command {
     Fidelity(fidelity::Options),
     /// Faults planted in the code on purpose, and which checks find them
     Planted(planted::Options),
-    /// Models of the protocol: all states of the whole protocol; without any one rule, a broken promise
+    /// Models of the protocol: no state breaks a promise, and without any one rule a promise breaks
     Models(models::Options),
     /// Faults on real servers: crashes, stops, clock steps, partitions; two holders at once must never occur
     Nemesis(nemesis::Options),

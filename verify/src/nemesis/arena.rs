@@ -2,10 +2,11 @@
 
 use super::clock::{Clock, Shim};
 use super::command;
-use super::crew::{Crew, Keeper, Launch};
+use super::crew::{Crew, Launch};
 use super::dice::Dice;
 use super::faults::Ground;
 use super::history::Kind;
+use super::keeper::Keeper;
 use super::proxy::Proxy;
 use super::register::Registers;
 use super::worker;

@@ -1,70 +1,21 @@
 //! The worker processes of an arena: they are started, read, stopped, killed, and ended.
 
 use super::history::{Event, Kind, Life, now};
+use super::keeper::Keeper;
 use crate::servers::wait_until;
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// A shell that outlives an owner who was killed: when its input ends, it kills every process that is still named
-/// there.
-const KEEPER: &str = r#"pids=" "
-while read -r op pid; do
-    case $op in
-    +) pids="$pids$pid " ;;
-    -) pids="${pids%% "$pid" *} ${pids#* "$pid" }" ;;
-    esac
-done
-for pid in $pids; do kill -9 "$pid"; done"#;
-
 /// To end by itself, a worker needs the time of its last hold and of a few round trips.
 const END_TIMEOUT: Duration = Duration::from_secs(20);
-
-/// Ends the workers if this process cannot.
-pub struct Keeper {
-    process: Child,
-    pipe: Mutex<Option<ChildStdin>>,
-}
-
-impl Keeper {
-    /// A keeper that watches over no process yet.
-    ///
-    /// # Errors
-    ///
-    /// If there is no shell.
-    pub fn start() -> io::Result<Keeper> {
-        let mut process = Command::new("sh")
-            .args(["-c", KEEPER])
-            .process_group(0) // Ctrl-C is not for the keeper
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()?;
-        let pipe = Mutex::new(process.stdin.take());
-        Ok(Keeper { process, pipe })
-    }
-
-    fn send(&self, op: char, pid: u32) -> io::Result<()> {
-        match &mut *self.pipe.lock() {
-            Some(pipe) => pipe.write_all(format!("{op} {pid}\n").as_bytes()),
-            None => Ok(()),
-        }
-    }
-}
-
-impl Drop for Keeper {
-    fn drop(&mut self) {
-        *self.pipe.lock() = None;
-        let _ = self.process.wait();
-    }
-}
 
 /// A moment for which a fault waits: a worker has read and is about to write, or a command has begun its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -266,30 +217,5 @@ impl Runner {
             }
             life.add(event);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_keeper_ends_the_processes_that_it_was_given_and_no_others() {
-        let keeper = Keeper::start().expect("a shell");
-        let sleep = || Command::new("sleep").arg("60").spawn().expect("sleep");
-        let mut sleepers = [sleep(), sleep(), sleep()];
-        sleepers.iter().for_each(|sleeper| keeper.send('+', sleeper.id()).expect("a pipe"));
-        keeper.send('-', sleepers[1].id()).expect("a pipe");
-        drop(keeper);
-        let [first, second, third] = &mut sleepers;
-        let gone = |sleeper: &mut Child| wait_until(END_TIMEOUT, || sleeper.try_wait().is_ok_and(|end| end.is_some()));
-        let ended = gone(first) && gone(third);
-        let alive = second.try_wait().expect("our child").is_none();
-        for sleeper in &mut sleepers {
-            let _ = sleeper.kill();
-            let _ = sleeper.wait();
-        }
-        assert!(ended, "it let one live");
-        assert!(alive, "it killed one that it was told to forget");
     }
 }

@@ -117,7 +117,7 @@ impl Crowd {
             ("cycles of the other locks", format!("{:.0} per second", self.rate())),
             ("longest acquire", format!("{:.0} ms", seen.longest_ms)),
             ("acquires that failed", seen.errors.to_string()),
-            ("releases still queued, left to their ttl", format!("{}, {}", seen.undelivered.0, seen.undelivered.1)),
+            ("releases queued, left to their ttl", format!("{}, {}", seen.undelivered.0, seen.undelivered.1)),
             ("stops, one master at a time", self.stops.to_string()),
         ];
         figures.iter().for_each(|(name, value)| out += &format!("  {name:<34} {value}\n"));

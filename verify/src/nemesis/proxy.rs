@@ -4,30 +4,18 @@
 //! retransmission does), or lost together with all later bytes of that connection. It makes no hole in a stream, which
 //! no network does.
 
+use super::pipe::Pipe;
+pub use super::pipe::{Done, Way};
 use crate::servers::free_port;
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::set_socket_linger;
-use std::collections::VecDeque;
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-
-/// What becomes of the bytes that go one way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// They arrive.
-    Pass,
-    /// They arrive so much later, in order.
-    Late(Duration),
-    /// They arrive when the way passes again, even those of connections that were closed meanwhile.
-    Hold,
-    /// They are lost, and so are all later ones of that connection, which stays open.
-    Swallow,
-}
 
 /// The state of the network between the clients and the master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,21 +44,6 @@ impl Link {
     pub fn slow(by: Duration) -> Link {
         Link { requests: Way::Late(by), replies: Way::Late(by), refused: false }
     }
-}
-
-/// What a proxy has done so far, in bytes and connections.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Done {
-    /// Connections accepted.
-    pub accepted: u64,
-    /// Connections ended by a cut or a refusal.
-    pub cut: u64,
-    /// Bytes that were lost.
-    pub swallowed: u64,
-    /// Bytes that were held back.
-    pub held: u64,
-    /// Bytes that were delayed.
-    pub late: u64,
 }
 
 struct Orders {
@@ -162,8 +135,6 @@ fn listen(port: u16) -> io::Result<TcpListener> {
 
 /// While the master's port is open, connecting to it on loopback takes less than this, even if the master is stopped.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
-/// At most so many bytes are read ahead of the other side.
-const READ_AHEAD: usize = 1 << 20;
 /// How often a port that was given up is tried again.
 const LISTEN_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -274,104 +245,6 @@ impl Connection {
     fn reset(self) {
         for socket in [&self.client, &self.server] {
             let _ = set_socket_linger(socket, Some(Duration::ZERO));
-        }
-    }
-}
-
-/// One direction of a connection.
-#[derive(Default)]
-struct Pipe {
-    chunks: VecDeque<(Instant, Vec<u8>)>,
-    queued: usize,
-    /// The source has ended.
-    ended: bool,
-    /// Bytes were lost, so no later ones arrive.
-    deaf: bool,
-    /// The destination knows the end, or is gone.
-    finished: bool,
-    /// The destination takes no more for now.
-    blocked: bool,
-}
-
-impl Pipe {
-    fn wants_more(&self) -> bool {
-        !self.ended && self.queued < READ_AHEAD
-    }
-
-    /// How long until there is something to write.
-    fn due(&self, way: Way, now: Instant) -> Option<Duration> {
-        let flows = !self.finished && !self.blocked && matches!(way, Way::Pass | Way::Late(_));
-        let (due, _) = self.chunks.front().filter(|_| flows)?;
-        Some(due.saturating_duration_since(now))
-    }
-
-    fn read(&mut self, mut from: &TcpStream, way: Way, now: Instant, done: &mut Done) {
-        let mut buffer = [0; 16 * 1024];
-        while self.wants_more() {
-            match from.read(&mut buffer) {
-                Ok(0) => self.ended = true,
-                Ok(n) => self.take(&buffer[..n], way, now, done),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                Err(_) => self.ended = true,
-            }
-        }
-    }
-
-    fn take(&mut self, bytes: &[u8], way: Way, now: Instant, done: &mut Done) {
-        self.deaf |= way == Way::Swallow;
-        let n = bytes.len() as u64;
-        if self.deaf || self.finished {
-            done.swallowed += n;
-            return;
-        }
-        let due = match way {
-            Way::Late(by) => {
-                done.late += n;
-                now + by
-            }
-            Way::Hold => {
-                done.held += n;
-                now
-            }
-            Way::Pass | Way::Swallow => now,
-        };
-        self.chunks.push_back((due, bytes.to_vec()));
-        self.queued += bytes.len();
-    }
-
-    fn write(&mut self, mut into: &TcpStream, way: Way, now: Instant) {
-        self.blocked = false;
-        if self.finished || matches!(way, Way::Hold | Way::Swallow) {
-            return;
-        }
-        while let Some((due, chunk)) = self.chunks.front_mut() {
-            if *due > now {
-                return;
-            }
-            match into.write(chunk) {
-                Ok(n) => {
-                    self.queued -= n;
-                    chunk.drain(..n);
-                    if chunk.is_empty() {
-                        self.chunks.pop_front();
-                    }
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.blocked = true;
-                    return;
-                }
-                Err(_) => {
-                    self.chunks.clear();
-                    (self.queued, self.finished) = (0, true);
-                    return;
-                }
-            }
-        }
-        if self.ended && !self.deaf {
-            let _ = into.shutdown(Shutdown::Write);
-            self.finished = true;
         }
     }
 }

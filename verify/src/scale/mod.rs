@@ -3,6 +3,7 @@
 
 pub mod child;
 pub mod held;
+mod histogram;
 pub mod holder;
 pub mod hung;
 pub mod measure;

@@ -1,5 +1,6 @@
 //! What a person sees of the demonstration.
 
+use redleash_verify::scale::plot::number;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
@@ -68,14 +69,7 @@ impl Screen {
     }
 }
 
-pub(crate) fn group(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(' ');
-        }
-        text.push(digit);
-    }
-    text
+/// `20 000`.
+pub(crate) fn group(count: u64) -> String {
+    number(count as f64)
 }
