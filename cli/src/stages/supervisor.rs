@@ -24,7 +24,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 use std::time::Duration;
 
-/// How often to look at the processes that are left: nothing tells when the last of them ends.
+/// How often to look at the processes that are left: there is no signal when the last of them ends.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// Looking takes at most one part in so many of the time, also where there are thousands of processes.
 const LOOK_SHARE: u32 = 10;

@@ -11,8 +11,8 @@ pub(crate) struct Process {
     pub(super) parent: i32,
     pub(super) group: i32,
     pub(super) session: i32,
-    /// When it was started, in ticks of the kernel since boot. It tells this process from a later one with the same
-    /// pid.
+    /// When it was started, in ticks of the kernel since boot. It distinguishes this process from a later one with the
+    /// same pid.
     pub(super) started: u64,
     /// Whether it runs; false for one that has ended and was not collected yet.
     pub(super) alive: bool,

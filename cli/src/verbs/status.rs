@@ -58,7 +58,7 @@ fn text(status: &Status) -> String {
                 status.name
             )
         }
-        _ => format!("{:?}: no {} masters agree on a holder", status.name, status.quorum),
+        _ => format!("{:?}: unclear, fewer than {} masters agree on a holder", status.name, status.quorum),
     };
     let lines = status.masters.iter().map(|m| format!("\n  {}: {}", m.master, say::shown(&m.to_string())));
     std::iter::once(head).chain(lines).collect()

@@ -245,12 +245,12 @@ fn hold(client: &Client, job: &Job) -> Outcome<Run> {
 /// Threads at full rate beside locks that are held; those are what is to be lost, the rates are of the others.
 fn hold_cycle(client: &Client, job: &Job) -> Outcome<Run> {
     let (shares, guards) = grab(client, job, BESIDE_TTL);
-    let missing: usize = shares.iter().map(|share| share.errors).sum();
+    let lacking: usize = shares.iter().map(|share| share.errors).sum();
     phase(client, job, WARM_UP);
     ready()?;
     let run = phase(client, job, job.span);
     let lost = guards.iter().filter(|guard| guard.check().is_err()).count();
-    Ok(Run { lost: Some(lost + missing), ..run })
+    Ok(Run { lost: Some(lost + lacking), ..run })
 }
 
 /// Acquires all that is to be held, side by side.

@@ -45,14 +45,14 @@ pub struct Crowd {
 ///
 /// If a master or the client cannot be started, or a master cannot be stopped.
 pub fn play(here: &Path, length: Duration, seed: u64) -> io::Result<Crowd> {
-    let cluster = masters(3)?;
+    let deployment = masters(3)?;
     let order = Order { held: HELD, threads: THREADS, seconds: length.as_secs().max(1) };
-    let mut holder = Holder::start(here, &["--rate", &order.to_string(), "--nodes", &cluster.urls().join(",")])?;
+    let mut holder = Holder::start(here, &["--rate", &order.to_string(), "--nodes", &deployment.urls().join(",")])?;
     holder.go_on()?;
     let (end, mut stops, mut dice) = (Instant::now() + length, 0, Dice::new(seed ^ 0x0063_726f_7764));
     let left = || end.saturating_duration_since(Instant::now());
     while left() > SHORTEST {
-        let master = &cluster[dice.range(0, 2) as usize];
+        let master = &deployment[dice.range(0, 2) as usize];
         let hangs = Duration::from_millis(dice.range(HANGS.0, HANGS.1));
         master.pause()?;
         thread::sleep(hangs.min(left()));

@@ -1,4 +1,4 @@
-//! A network between clients and one master, which passes bytes until it is told to misbehave.
+//! A network between clients and one master, which passes bytes until a fault is set.
 //!
 //! It does what networks do, not more: bytes of one connection are delayed, held back until it heals (as TCP's
 //! retransmission does), or lost together with all later bytes of that connection. It makes no hole in a stream, which

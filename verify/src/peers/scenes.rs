@@ -1,7 +1,7 @@
 //! The faults, and two clients A and B that are exposed to one of them.
 //!
 //! A violation is counted only if, in this order: B was granted, A says that it still holds, B says that it still
-//! holds. Both rely on what their own library tells them, without asking the masters.
+//! holds. Both rely on their own library, without asking the masters.
 
 use super::duel::{Answer, Duel};
 use super::link::Link;

@@ -79,36 +79,37 @@ pub fn by_held(pace: Pace, here: &Path) -> io::Result<Sheet> {
 }
 
 fn run(cell: Cell, here: &Path) -> io::Result<Row> {
-    let cluster = masters(3)?;
-    let memory = used_memory(&cluster[0])?;
-    let mut holder = Holder::start(here, &["--hold", &cell.order.to_string(), "--nodes", &cluster.urls().join(",")])?;
-    let memory = used_memory(&cluster[0])?.saturating_sub(memory);
-    let busy = || cluster.iter().map(|server| Ok(usage(server.pid())?.cpu)).collect::<io::Result<Vec<Duration>>>();
+    let deployment = masters(3)?;
+    let memory = used_memory(&deployment[0])?;
+    let mut holder =
+        Holder::start(here, &["--hold", &cell.order.to_string(), "--nodes", &deployment.urls().join(",")])?;
+    let memory = used_memory(&deployment[0])?.saturating_sub(memory);
+    let busy = || deployment.iter().map(|server| Ok(usage(server.pid())?.cpu)).collect::<io::Result<Vec<Duration>>>();
     let before = busy()?;
     if cell.hung {
-        cluster[2].pause()?;
+        deployment[2].pause()?;
     }
     holder.go_on()?;
     let seen: Seen = holder.seen()?;
     let spent = busy()?.into_iter().zip(before).map(|(after, before)| after.saturating_sub(before));
     let master_us = spent.max().unwrap_or_default().as_secs_f64() * 1e6;
     if cell.hung {
-        cluster[2].resume()?;
+        deployment[2].resume()?;
     }
     holder.release()?;
     let master_bytes = memory as f64 / cell.order.count as f64;
-    let row = Row { cell, seen, master_us, master_bytes, left: left(&cluster, cell.order.ttl_ms)? };
+    let row = Row { cell, seen, master_us, master_bytes, left: left(&deployment, cell.order.ttl_ms)? };
     eprintln!("held: {}{}: {:?}", cell.order, if cell.hung { ", a master hangs" } else { "" }, row.seen);
     Ok(row)
 }
 
 /// How many keys the masters have beside their generations, when the keys that could not be deleted have expired.
-fn left(cluster: &[Server], ttl_ms: u64) -> io::Result<i64> {
+fn left(deployment: &[Server], ttl_ms: u64) -> io::Result<i64> {
     let mut left = 0;
     let mut failed = None;
     wait_until(Duration::from_millis(ttl_ms) + Duration::from_secs(10), || {
         let sizes: io::Result<Vec<i64>> =
-            cluster.iter().map(|s| Ok(s.command(&["DBSIZE"])?.int().unwrap_or(i64::MAX) - 1)).collect();
+            deployment.iter().map(|s| Ok(s.command(&["DBSIZE"])?.int().unwrap_or(i64::MAX) - 1)).collect();
         match sizes {
             Ok(sizes) => left = sizes.into_iter().max().unwrap_or(0),
             Err(error) => failed = Some(error),

@@ -104,15 +104,15 @@ pub fn spin() -> ! {
 fn run(cell: Cell, here: &Path) -> io::Result<Row> {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load = load.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0);
-    let cluster = masters(3)?;
-    let args = ["--rate", &cell.order.to_string(), "--nodes", &cluster.urls().join(",")];
+    let deployment = masters(3)?;
+    let args = ["--rate", &cell.order.to_string(), "--nodes", &deployment.urls().join(",")];
     let mut holder = Holder::start(here, &args)?;
     let loops = Loops::start(here, cell.loops)?;
-    cluster[2].pause()?;
+    deployment[2].pause()?;
     holder.go_on()?;
     let seen: Seen = holder.seen()?;
     drop(loops);
-    cluster[2].resume()?;
+    deployment[2].resume()?;
     holder.release()?;
     eprintln!("{NAME}: {}, {} loops: {seen:?}", cell.order, cell.loops);
     Ok(Row { cell, seen, load })
@@ -130,7 +130,7 @@ impl Row {
         }
     }
 
-    /// Whether the run was long enough to tell growth from the beginning.
+    /// Whether the run was long enough to show growth.
     fn shows_growth(&self) -> bool {
         self.cell.order.seconds >= SHOWS_GROWTH
     }

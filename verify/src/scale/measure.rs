@@ -42,9 +42,9 @@ pub fn settle(masters: &[Server]) -> io::Result<()> {
 ///
 /// If they cannot be started.
 pub fn masters(n: usize) -> io::Result<Cluster> {
-    let cluster = Cluster::start(n)?;
-    settle(&cluster)?;
-    Ok(cluster)
+    let deployment = Cluster::start(n)?;
+    settle(&deployment)?;
+    Ok(deployment)
 }
 
 /// The result of some load.

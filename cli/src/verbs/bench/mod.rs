@@ -43,7 +43,7 @@ const SHARES: u32 = ROUND_TRIPS + RELEASED + DROPPED + THROUGHPUT + 2 * HAND_OVE
 pub(crate) fn bench(masters: &MasterArgs, args: &BenchArgs) -> Result<u8, Failure> {
     if args.seconds < SHORTEST || args.seconds > LONGEST {
         let (given, least, most) = (exact(args.seconds), exact(SHORTEST), exact(LONGEST));
-        return Err(Failure::new(USAGE, format!("--seconds {given} is not in {least} to {most}")));
+        return Err(Failure::new(USAGE, format!("--seconds {given} is out of range: give {least} to {most}")));
     }
     let system = |e| Failure::new(SYSTEM, format!("cannot catch signals: {e}; nothing was measured"));
     let signals = signals::catch().map_err(system)?;

@@ -91,10 +91,10 @@ impl Watch<'_> {
                         supervised.orders.send(&Order::Signal(signal));
                     }
                 }
-                recv(lost) -> news => {
-                    if let Ok(news) = news {
+                recv(lost) -> loss => {
+                    if let Ok(loss) = loss {
                         supervised.orders.send(&Order::Lost);
-                        self.lose(&news.reason.to_string(), &mut seen);
+                        self.lose(&loss.reason.to_string(), &mut seen);
                     }
                     lost = never();
                 }

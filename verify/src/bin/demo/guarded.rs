@@ -36,7 +36,7 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    pub(crate) fn tell(self, verdict: &mut Verdict) {
+    pub(crate) fn show(self, verdict: &mut Verdict) {
         verdict.line("overlapping jobs", self.busy.0, self.busy.1);
         verdict.line("a killed redleash", self.apart.0, self.apart.1);
     }

@@ -82,7 +82,7 @@ fn demonstrate(root: &Path) -> Result<bool, Failure> {
     let mut story = Story { servers: &servers, client: &client, written: 0, stale: 0, came_back: false };
     let begun = Instant::now();
     while let Some(event) = crew.next(LIMIT.saturating_sub(begun.elapsed()))? {
-        story.tell(event, &mut screen, &words)?;
+        story.show(event, &mut screen, &words)?;
     }
     let seconds = begun.elapsed().as_secs_f64();
     screen.block("status", &client.status(LOCK)?.to_string());
@@ -106,7 +106,7 @@ fn demonstrate(root: &Path) -> Result<bool, Failure> {
     let guarded = guarded::act(&mut screen)?;
     let clean = clean && guarded.clean;
 
-    let (missing, lost) = (difference(&truth, &locked.counts), difference(&truth, &unlocked.counts));
+    let (lacking, lost) = (difference(&truth, &locked.counts), difference(&truth, &unlocked.counts));
     let tokens: Vec<u64> = locked.updates.iter().map(|update| update.token).collect();
     let rose = tokens.windows(2).all(|pair| pair[0] < pair[1]);
     let (updates, kept) = (locked.updates.len(), group(locked.words()));
@@ -115,8 +115,8 @@ fn demonstrate(root: &Path) -> Result<bool, Failure> {
     let mut verdict = Verdict { passed: true };
     verdict.line(
         "with the lock",
-        missing == 0 && updates == BATCHES,
-        format!("{kept} of {words} words after {updates} updates in {seconds:.1} s, {} lost", group(missing)),
+        lacking == 0 && updates == BATCHES,
+        format!("{kept} of {words} words after {updates} updates in {seconds:.1} s, {} lost", group(lacking)),
     );
     let which = if rose { "each above the one before" } else { "NOT rising" };
     verdict.line("fencing tokens", rose && stale == 0 && updates > 0, format!("{which}: {first} to {last}"));
@@ -127,7 +127,7 @@ fn demonstrate(root: &Path) -> Result<bool, Failure> {
         lost > 0,
         format!("{} of {words} words after {BATCHES} updates, {} lost", group(unlocked.words()), group(lost)),
     );
-    guarded.tell(&mut verdict);
+    guarded.show(&mut verdict);
     verdict.line("left behind", clean, "no server, no process, no file".into());
     println!("\n{}", if verdict.passed { "PASSED" } else { "FAILED" });
     Ok(verdict.passed)
@@ -144,7 +144,7 @@ struct Story<'a> {
 }
 
 impl Story<'_> {
-    fn tell(&mut self, event: Event, screen: &mut Screen, words: &str) -> Result<(), Failure> {
+    fn show(&mut self, event: Event, screen: &mut Screen, words: &str) -> Result<(), Failure> {
         let (name, victim) = (MASTERS[VICTIM], &self.servers[VICTIM]);
         match event {
             Event::Holds { who, token, lease } => screen.holds(&who, token, lease),
