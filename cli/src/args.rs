@@ -70,7 +70,8 @@ pub(crate) struct MasterArgs {
     #[arg(long, env = "REDLEASH_DEPLOYMENT", global = true, default_value = "default", value_name = "NAME")]
     pub(crate) deployment: String,
 
-    /// The longest lease of any client; the same for all clients. A master that lost its memory does not vote for this long.
+    /// The longest lease of any client; the same for all clients. A master that lost its memory does not vote for this
+    /// long.
     #[arg(long, env = "REDLEASH_MAX_LEASE", global = true, default_value = "60s", value_name = "DURATION")]
     #[arg(value_parser = duration::parse)]
     pub(crate) max_lease: Duration,

@@ -226,8 +226,8 @@ fn conclusions(rows: &[Row]) -> Vec<String> {
         // Half of one second of a core per period of all renewals.
         let half = |us: f64| number(two_digits(PERIOD * 0.5e6 / us.max(0.01)));
         format!(
-            "`WatchdogMode::{}`: a held lock costs {} KiB and, every third of its ttl, {} µs of CPU in the client and {} \
-             µs on each master. At a ttl of 30 s half a core of the client renews {} locks, and half a core of each \
+            "`WatchdogMode::{}`: a held lock costs {} KiB and, every third of its ttl, {} µs of CPU in the client and \
+             {} µs on each master. At a ttl of 30 s half a core of the client renews {} locks, and half a core of each \
              master {}.",
             mode(row.cell.order.shared),
             number(row.memory_kib()),
