@@ -70,7 +70,8 @@ impl Waiting<'_> {
         drop(line);
         let (guard, signal) = waited.map_err(|e| Failure::of(name, &e))?;
         // A signal may also have come just before the lock was granted. There is no command yet to forward it to.
-        let Some(signal) = signal.or_else(|| pending(self.signals)) else {
+        let late = || guard.as_ref().and_then(|_| pending(self.signals));
+        let Some(signal) = signal.or_else(late) else {
             return Ok(guard.map_or_else(|| self.busy(patience), Acquired::Granted));
         };
         if let Some(guard) = guard {
