@@ -1,5 +1,5 @@
 //! What `run` and its supervisor say to each other: orders one way, reports the other way, one per line, on a pair of
-//! sockets. The end of file tells each of them that the other is gone.
+//! sockets. The end of file tells each of them that the other has ended.
 
 use crate::system::clock::Moment;
 use crate::system::signals;
@@ -138,7 +138,7 @@ pub(crate) struct Link {
 
 impl Link {
     /// Waits for what `send_first` sends: the descriptor, and the link behind it, whose first order is received but not
-    /// taken. `None` if the other end is gone.
+    /// taken. `None` if the other end is closed.
     pub(crate) fn receive(stream: UnixStream) -> io::Result<Option<(OwnedFd, Link)>> {
         let mut bytes = [0; 256];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -176,7 +176,7 @@ impl Link {
         String::from_utf8_lossy(&lines).lines().filter_map(Order::parse).collect()
     }
 
-    /// False when the other end is gone. Then a poll would find it readable at once, and for ever.
+    /// False when the other end is closed. Then a poll would find it readable at once, and for ever.
     pub(crate) fn is_open(&self) -> bool {
         self.open
     }

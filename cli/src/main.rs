@@ -11,7 +11,7 @@ mod ending;
 mod exit;
 mod link;
 mod logger;
-mod nodes;
+mod masters;
 mod stages;
 mod system;
 mod text;

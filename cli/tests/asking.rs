@@ -116,7 +116,7 @@ fn unlock_of_a_free_lock() {
     assert!(done.code() == 0 && done.out.contains("free already"), "{done:?}");
 }
 
-/// Clears the screen, sets the window's title, begins a line, and turns the direction of writing around.
+/// Clears the screen, sets the window's title, begins a line, and reverses the direction of writing.
 const HOSTILE: &str = "a\x1b[2J\x1b]0;t\x07\nredleash: fine\r\u{9b}3m\u{202e}gpj\u{2066}\u{7f}z";
 const HARMLESS: &str = "a\\u{1b}[2J\\u{1b}]0;t\\u{7}\\nredleash: fine\\r\\u{9b}3m\\u{202e}gpj\\u{2066}\\u{7f}z";
 

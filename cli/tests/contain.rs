@@ -108,7 +108,7 @@ fn redleash_is_killed_and_the_supervisor_ends_the_command() {
     let (warden, _) = warden_and_supervisor(&running);
     running.signal("KILL");
     assert_dead_before_the_next_holder(&bench);
-    eventually("the warden is gone", || !is_alive(warden));
+    eventually("the warden has ended", || !is_alive(warden));
 }
 
 #[test]

@@ -133,5 +133,5 @@ fn no_process_of_redleash_is_left() {
     let script = r#"echo $PPID > "$F"; exit 0"#;
     assert_eq!(done(&mut bench.script(&[], "x", script)).code(), 0);
     let supervisor = bench.written().trim().parse().unwrap();
-    eventually("the supervisor is gone", || !is_alive(supervisor));
+    eventually("the supervisor has ended", || !is_alive(supervisor));
 }

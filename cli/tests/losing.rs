@@ -106,7 +106,7 @@ fn redleash_is_killed_and_the_command_asked_to_end() {
     let (supervisor, command) = (running.supervisor(), running.command());
     running.signal("KILL");
     bench.eventually_written("asked");
-    eventually("both are gone", || !is_alive(supervisor) && !is_alive(command));
+    eventually("both have ended", || !is_alive(supervisor) && !is_alive(command));
 }
 
 #[test]

@@ -76,7 +76,7 @@ fn ends_clean(signal: Signal) {
         busy(&seen) || nemesis.try_wait().unwrap().is_some()
     });
     assert!(busy(&seen) && !directories(pid).is_empty(), "it ended by itself");
-    // One that stands still does not notice that we are gone.
+    // One that is stopped does not notice that the nemesis has ended.
     let worker = seen.iter().find(|(_, line)| line.contains("nemesis-worker")).map(|((worker, _), _)| *worker).unwrap();
     kill_process(Pid::from_raw(worker as i32).unwrap(), Signal::STOP).unwrap();
     kill_process(Pid::from_child(&nemesis), signal).unwrap();

@@ -6,7 +6,7 @@ use redleash_verify::servers;
 use std::path::PathBuf;
 
 /// With this seed the fault and B come within a second of A's acquisition, long before A's renewal could heal anything.
-const SOON: u64 = 19;
+const SEED: u64 = 19;
 
 fn tally(client: &str, scene: Scene) -> Option<Tally> {
     if servers::skipped() {
@@ -18,7 +18,7 @@ fn tally(client: &str, scene: Scene) -> Option<Tally> {
         acquisitions: 10,
         slow_acquisitions: 2,
         masters: 3,
-        seed: SOON,
+        seed: SEED,
         jobs: 1,
         here: Some(PathBuf::from(env!("CARGO_BIN_EXE_verify"))),
         duel: false,

@@ -41,7 +41,7 @@ pub(super) fn main(args: &[OsString]) -> u8 {
     worked.map_or(SYSTEM, |()| 0)
 }
 
-/// Starts the command; `None` if that failed, or if redleash is gone already.
+/// Starts the command; `None` if that failed, or if redleash has ended already.
 fn begin(task: &Task<'_>, link: UnixStream) -> io::Result<Option<Supervisor>> {
     signals::swallow()?;
     let children = Children::new()?;
@@ -118,7 +118,7 @@ struct Supervisor {
     ending: Ending,
     ended: Option<Ended>,
     stopped: bool,
-    /// `run` is gone.
+    /// `run` has ended.
     orphaned: bool,
 }
 
@@ -226,14 +226,14 @@ impl Supervisor {
         }
     }
 
-    /// `run` is gone: nobody renews the lock any more.
+    /// `run` has ended: nobody renews the lock any more.
     fn abandoned(&mut self) {
         self.orphaned = true;
         self.ending.over();
         if self.on_lost == OnLost::Warn {
             let name = &self.name;
             say::sentence(&format!(
-                "lock {name:?}: redleash is gone; the command goes on without the lock (--on-lost warn)"
+                "lock {name:?}: redleash has ended; the command goes on without the lock (--on-lost warn)"
             ));
         }
     }

@@ -60,7 +60,7 @@ fn guard(on_lost: OnLost, margin: Duration, link: UnixStream, supervisor: &[OsSt
     drop(supervisors_link);
     stdio::let_go_of_output();
     while child.try_wait()?.is_none() {
-        // If redleash is gone, the timer stays as it is; the supervisor has noticed it too.
+        // If redleash has ended, the timer stays as it is; the supervisor has noticed it too.
         let both = [children.as_fd(), link.as_fd()];
         let readers = if link.is_open() { &both[..] } else { &both[..1] };
         alarm::wait(&mut alarm, readers, Moment::NEVER, None)?;

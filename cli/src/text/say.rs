@@ -1,7 +1,7 @@
 //! Printing. What redleash itself says goes to standard error, so that the standard output of `run` is the command's
 //! alone.
 //!
-//! Nothing here fails if the reader is gone (a broken pipe, a closed terminal), where `eprintln!` would panic.
+//! Nothing here fails if the reader has ended (a broken pipe, a closed terminal), where `eprintln!` would panic.
 //!
 //! Everything is escaped here, because much of it comes from the masters, where any client can write.
 

@@ -2,12 +2,12 @@
 
 use crate::args::MasterArgs;
 use crate::exit::{CONFIG, Failure, NO_QUORUM};
-use crate::nodes;
+use crate::masters;
 use crate::text::say;
 use redleash::Error;
 
 pub(crate) fn init(masters: &MasterArgs) -> Result<u8, Failure> {
-    let client = nodes::client(masters)?;
+    let client = masters::client(masters)?;
     match client.init() {
         Ok(report) => {
             say::result(&report.to_string());
@@ -20,6 +20,6 @@ pub(crate) fn init(masters: &MasterArgs) -> Result<u8, Failure> {
             CONFIG,
             format!("{error}; settled masters need no init, and the others settle by themselves after max-lease"),
         )),
-        Err(error) => Err(nodes::unfit(&error)),
+        Err(error) => Err(masters::unfit(&error)),
     }
 }

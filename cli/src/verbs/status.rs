@@ -2,14 +2,14 @@
 
 use crate::args::{MasterArgs, StatusArgs};
 use crate::exit::{Failure, NO_QUORUM};
-use crate::nodes;
+use crate::masters;
 use crate::text::{holder, say};
 use redleash::{MasterStatus, Status};
 use serde_json::{Value, json};
 use std::time::Duration;
 
 pub(crate) fn status(masters: &MasterArgs, args: &StatusArgs) -> Result<u8, Failure> {
-    let client = nodes::client(masters)?;
+    let client = masters::client(masters)?;
     let status = client.status(&args.name).map_err(|e| Failure::of(&args.name, &e))?;
     if args.json {
         say::json(&json(&status))

@@ -2,7 +2,7 @@
 
 use crate::args::{MasterArgs, UnlockArgs};
 use crate::exit::{Failure, USAGE};
-use crate::nodes;
+use crate::masters;
 use crate::text::duration::rough;
 use crate::text::{holder, say};
 use rustix::termios::isatty;
@@ -10,7 +10,7 @@ use std::io;
 
 pub(crate) fn unlock(masters: &MasterArgs, args: &UnlockArgs) -> Result<u8, Failure> {
     let name = &args.name;
-    let client = nodes::client(masters)?;
+    let client = masters::client(masters)?;
     let status = client.status(name).map_err(|e| Failure::of(name, &e))?;
     let holder = holder::with_masters(&status).unwrap_or_else(|| "a holder that no master knows".into());
     if !args.yes && isatty(io::stdin()) && isatty(io::stderr()) && !confirmed(name, &holder, args.now) {

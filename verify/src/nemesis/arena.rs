@@ -88,7 +88,7 @@ impl Arena {
         let proxies: Vec<Proxy> = servers.iter().map(|server| Proxy::start(server.port())).collect::<Result<_, _>>()?;
         let arena = Arena { setup: setup.clone(), servers, proxies, clock, registers: Registers::start()? };
         if !setup.no_quarantine {
-            let client = worker::client(&arena.worker_options(0), &arena.nodes())?;
+            let client = worker::client(&arena.worker_options(0), &arena.urls())?;
             client.init()?;
             client.close(Duration::from_secs(1));
         }
@@ -114,18 +114,18 @@ impl Arena {
     /// If this program does not know where it is.
     pub fn crew(&self, keeper: &Arc<Keeper>) -> Result<Crew, Box<dyn Error>> {
         let me = std::env::current_exe()?;
-        let nodes = self.nodes().join(",");
+        let urls = self.urls().join(",");
         let mut dice = Dice::new(self.setup.seed ^ 0x6372_6577);
         let mut rows: Vec<(Kind, Launch)> = Vec::new();
         for _ in 0..WORKERS {
-            let (seed, me, nodes) = (dice.bits(), me.clone(), nodes.clone());
+            let (seed, me, urls) = (dice.bits(), me.clone(), urls.clone());
             let options = self.worker_options(seed);
-            rows.push((Kind::Library, Box::new(move |life| library(&me, &nodes, &options, seed ^ life))));
+            rows.push((Kind::Library, Box::new(move |life| library(&me, &urls, &options, seed ^ life))));
         }
         let commands = if self.setup.no_quarantine { 0 } else { COMMANDS };
         if let Some(redleash) = &self.setup.redleash {
             for _ in 0..commands {
-                let (redleash, me, nodes) = (redleash.clone(), me.clone(), nodes.clone());
+                let (redleash, me, urls) = (redleash.clone(), me.clone(), urls.clone());
                 let (registers, margin, seed) = (self.registers.port(), self.setup.margin, dice.bits());
                 rows.push((
                     Kind::Command,
@@ -133,7 +133,7 @@ impl Arena {
                         let mut dice = Dice::new(seed ^ life);
                         let name = dice.range(0, LOCKS as u64 - 1) as usize;
                         let options = command::Options { registers, name, seed: dice.bits() };
-                        run(&redleash, &me, &nodes, margin, &options)
+                        run(&redleash, &me, &urls, margin, &options)
                     }),
                 ));
             }
@@ -153,7 +153,7 @@ impl Arena {
         }
     }
 
-    fn nodes(&self) -> Vec<String> {
+    fn urls(&self) -> Vec<String> {
         self.proxies.iter().map(Proxy::url).collect()
     }
 
@@ -167,7 +167,7 @@ impl Arena {
     }
 }
 
-fn library(me: &PathBuf, nodes: &str, options: &worker::Options, seed: u64) -> Command {
+fn library(me: &PathBuf, urls: &str, options: &worker::Options, seed: u64) -> Command {
     let mut command = Command::new(me);
     let numbers = [
         ("--registers", u64::from(options.registers)),
@@ -177,7 +177,7 @@ fn library(me: &PathBuf, nodes: &str, options: &worker::Options, seed: u64) -> C
         ("--margin", options.margin as u64),
         ("--seed", seed),
     ];
-    command.arg("nemesis-worker").env("REDLEASH_NODES", nodes);
+    command.arg("nemesis-worker").env("REDLEASH_NODES", urls);
     for (name, value) in numbers {
         command.arg(name).arg(value.to_string());
     }
@@ -187,7 +187,7 @@ fn library(me: &PathBuf, nodes: &str, options: &worker::Options, seed: u64) -> C
     command
 }
 
-fn run(redleash: &PathBuf, me: &PathBuf, nodes: &str, margin: usize, options: &command::Options) -> Command {
+fn run(redleash: &PathBuf, me: &PathBuf, urls: &str, margin: usize, options: &command::Options) -> Command {
     let ms = |d: Duration| format!("{}ms", d.as_millis());
     let mut command = Command::new(redleash);
     command
@@ -199,7 +199,7 @@ fn run(redleash: &PathBuf, me: &PathBuf, nodes: &str, margin: usize, options: &c
         .args(["--registers", &options.registers.to_string()])
         .args(["--name", &options.name.to_string()])
         .args(["--seed", &options.seed.to_string()])
-        .env("REDLEASH_NODES", nodes)
+        .env("REDLEASH_NODES", urls)
         .env("REDLEASH_MAX_LEASE", ms(MAX_LEASE))
         .env("REDLEASH_FAULT_MARGIN", margin.to_string())
         .stderr(Stdio::null());

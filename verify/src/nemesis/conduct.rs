@@ -28,7 +28,7 @@ pub struct Injected {
     pub detail: String,
 }
 
-/// An older cue does not count, because the worker has gone on since.
+/// An older cue does not count, because the worker has continued since.
 const FRESH_NS: u64 = 20_000_000;
 
 /// See the module.

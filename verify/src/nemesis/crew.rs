@@ -116,7 +116,7 @@ impl Crew {
             let panicked = |_| Record { failure: Some("a panic".into()), ..Record::default() };
             let mut record = runner.join().unwrap_or_else(panicked);
             if hanging.contains(&row) {
-                record.failure = Some("it was told to end and did not".into());
+                record.failure = Some("it did not end when its input ended".into());
             }
             record
         };

@@ -37,7 +37,7 @@ pub enum Fault {
     Full,
     /// The wall clock of a master steps forward.
     ClockForward,
-    /// The wall clock of a master steps back.
+    /// The wall clock of a master steps backward.
     ClockBack,
     /// The locks of a master are evicted; its generation stays.
     Evicted,
@@ -96,7 +96,7 @@ impl Fault {
             ScriptsFlushed => "SCRIPT FLUSH",
             Full => "out of memory",
             ClockForward => "clock steps forward",
-            ClockBack => "clock steps back",
+            ClockBack => "clock steps backward",
             Evicted => "locks evicted",
             WorkerStopped => "worker stopped beyond its deadline",
             WorkerPaused => "worker paused within its lease",

@@ -80,7 +80,7 @@ impl Event {
         })
     }
 
-    /// Prints it in one write. A worker whose reader is gone has nothing left to do, and ends.
+    /// Prints it in one write. A worker whose reader has ended has nothing left to do, and ends.
     pub fn print(&self) {
         use std::io::Write;
         if std::io::stdout().write_all(format!("{self}\n").as_bytes()).is_err() {

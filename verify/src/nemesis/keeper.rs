@@ -81,6 +81,6 @@ mod tests {
             let _ = sleeper.wait();
         }
         assert!(ended, "it let one live");
-        assert!(alive, "it killed one that it was told to forget");
+        assert!(alive, "it killed one that was removed");
     }
 }

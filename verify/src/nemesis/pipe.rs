@@ -44,7 +44,7 @@ pub(super) struct Pipe {
     pub(super) ended: bool,
     /// Bytes were lost, so no later ones arrive.
     pub(super) deaf: bool,
-    /// The destination knows the end, or is gone.
+    /// The destination knows the end, or has ended.
     pub(super) finished: bool,
     /// The destination takes no more for now.
     pub(super) blocked: bool,

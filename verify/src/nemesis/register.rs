@@ -150,7 +150,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// If the server is gone.
+    /// If the server has ended.
     pub fn read(&mut self, name: usize, token: u64) -> io::Result<Option<(u64, u64)>> {
         let reply = self.ask(&format!("read {name} {token}"))?;
         let values = reply.split_once(' ').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
@@ -164,7 +164,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// If the server is gone.
+    /// If the server has ended.
     pub fn write_fenced(&mut self, name: usize, token: u64, base: u64) -> io::Result<bool> {
         Ok(self.ask(&format!("fenced {name} {token} {base}"))? == "ok")
     }
@@ -173,7 +173,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// If the server is gone.
+    /// If the server has ended.
     pub fn write_free(&mut self, name: usize, token: u64, base: u64) -> io::Result<()> {
         let command = u8::from(self.by_command);
         self.ask(&format!("free {name} {token} {base} {command}")).map(drop)

@@ -47,9 +47,9 @@ pub struct Options {
 /// # Errors
 ///
 /// The error of the library.
-pub fn client(options: &Options, nodes: &[String]) -> Result<Client, Error> {
+pub fn client(options: &Options, urls: &[String]) -> Result<Client, Error> {
     Client::builder()
-        .nodes(nodes)
+        .nodes(urls)
         .ttl(Duration::from_millis(options.ttl))
         .max_lease(Duration::from_millis(options.max_lease))
         .fault_margin(options.margin)
@@ -67,14 +67,14 @@ pub fn client(options: &Options, nodes: &[String]) -> Result<Client, Error> {
 
 /// Works until its standard input ends.
 pub fn run(options: &Options) -> ! {
-    let nodes: Vec<String> = std::env::var("REDLEASH_NODES").unwrap_or_default().split(',').map(String::from).collect();
+    let urls: Vec<String> = std::env::var("REDLEASH_NODES").unwrap_or_default().split(',').map(String::from).collect();
     let stop = Arc::new(AtomicBool::new(false));
     let ended = stop.clone();
     thread::spawn(move || {
         let _ = io::stdin().read_to_end(&mut Vec::new());
         ended.store(true, Ordering::SeqCst);
     });
-    let result = client(options, &nodes).map_err(|error| error.to_string()).and_then(|client| {
+    let result = client(options, &urls).map_err(|error| error.to_string()).and_then(|client| {
         let session = Session::open(options.registers, false).map_err(|error| error.to_string())?;
         let mut worker = Worker { client, session, dice: Dice::new(options.seed), watch: Arc::default(), holds: 0 };
         worker.work(options, &stop);

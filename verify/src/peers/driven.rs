@@ -15,8 +15,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// # Errors
 ///
 /// If stdin or stdout fails.
-pub fn serve(nodes: &str, ttl: Duration, fault_margin: usize) -> io::Result<()> {
-    let urls = nodes.split(',').map(|node| format!("redis://{node}"));
+pub fn serve(addresses: &str, ttl: Duration, fault_margin: usize) -> io::Result<()> {
+    let urls = addresses.split(',').map(|address| format!("redis://{address}"));
     let client = match Client::builder().nodes(urls).fault_margin(fault_margin).build() {
         Ok(client) => client,
         Err(error) => return say(&no(&error)),

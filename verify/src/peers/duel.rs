@@ -33,16 +33,16 @@ pub struct Duel {
 }
 
 impl Duel {
-    /// Starts a client of the masters at `nodes`, each `host:port`. The answer says whether it accepted them.
+    /// Starts a client of the masters at `addresses`, each `host:port`. The answer says whether it accepted them.
     ///
     /// # Errors
     ///
     /// If the program cannot be started or says nothing.
-    pub fn start(peer: &Peer, here: &Path, nodes: &[String], ttl: Duration) -> io::Result<(Duel, Answer)> {
+    pub fn start(peer: &Peer, here: &Path, addresses: &[String], ttl: Duration) -> io::Result<(Duel, Answer)> {
         let (program, arguments, folder) = peer.command(here)?;
         let mut child = Command::new(program)
             .args(arguments)
-            .args(["--nodes", &nodes.join(","), "--ttl", &ttl.as_millis().to_string()])
+            .args(["--nodes", &addresses.join(","), "--ttl", &ttl.as_millis().to_string()])
             .current_dir(folder)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -31,7 +31,7 @@ impl Masters {
     }
 
     /// Their addresses.
-    pub fn nodes(&self) -> Vec<String> {
+    pub fn addresses(&self) -> Vec<String> {
         self.servers.iter().map(|server| format!("127.0.0.1:{}", server.port())).collect()
     }
 

@@ -112,8 +112,8 @@ impl Cell<'_> {
         Ok(tally)
     }
 
-    fn client(&self, nodes: &[String], ttl: Duration) -> io::Result<Duel> {
-        match Duel::start(self.peer, self.here, nodes, ttl)? {
+    fn client(&self, addresses: &[String], ttl: Duration) -> io::Result<Duel> {
+        match Duel::start(self.peer, self.here, addresses, ttl)? {
             (duel, Answer { ok: true, .. }) => Ok(duel),
             (_, answer) => Err(io::Error::other(format!("refused at the start: {:?}", answer.why))),
         }
@@ -132,8 +132,8 @@ impl Cell<'_> {
     /// A holds on a quorum and no more, one of these masters forgets, B asks.
     fn lose_a_vote(&mut self, names: usize, tally: &mut Tally) -> io::Result<()> {
         let masters = Masters::start(self.masters, self.shim)?;
-        let mut a = self.client(&masters.nodes(), TTL)?;
-        let mut b = self.client(&masters.nodes(), TTL)?;
+        let mut a = self.client(&masters.addresses(), TTL)?;
+        let mut b = self.client(&masters.addresses(), TTL)?;
         let victim = self.seed.below(self.masters);
         let mut held = Vec::new();
         for i in 0..names {
@@ -168,10 +168,10 @@ impl Cell<'_> {
         let masters = Masters::start(self.masters, self.shim)?;
         let slow = self.masters / 2;
         let link = Link::to(masters.port(slow), &self.peer.release)?;
-        let mut nodes = masters.nodes();
-        nodes[slow] = format!("127.0.0.1:{}", link.port());
-        let mut a = self.client(&nodes, TTL)?;
-        let mut b = self.client(&masters.nodes(), TTL)?;
+        let mut addresses = masters.addresses();
+        addresses[slow] = format!("127.0.0.1:{}", link.port());
+        let mut a = self.client(&addresses, TTL)?;
+        let mut b = self.client(&masters.addresses(), TTL)?;
         // Every script is loaded before it matters.
         for client in [&mut a, &mut b] {
             client.ask("acquire", "warm-up")?;
@@ -226,12 +226,12 @@ impl Cell<'_> {
     /// Three names for two servers, of which one cannot be locked: the majority of the names is one server.
     fn alias(&mut self, names: usize, tally: &mut Tally) -> io::Result<()> {
         let masters = Masters::start(2, self.shim)?;
-        let nodes = [
+        let addresses = [
             format!("127.0.0.1:{}", masters.port(0)),
             format!("localhost:{}", masters.port(0)),
             format!("127.0.0.1:{}", masters.port(1)),
         ];
-        let (mut a, first) = Duel::start(self.peer, self.here, &nodes, TTL)?;
+        let (mut a, first) = Duel::start(self.peer, self.here, &addresses, TTL)?;
         if !first.ok {
             tally.refused += names;
             tally.note = Some(format!("refused at the start: {}", first.why.unwrap_or_default()));
@@ -249,8 +249,8 @@ impl Cell<'_> {
     /// A is stopped past its lease, B acquires and in half of the cases releases, A wakes and extends.
     fn late_extend(&mut self, names: usize, tally: &mut Tally) -> io::Result<()> {
         let masters = Masters::start(self.masters, self.shim)?;
-        let mut a = self.client(&masters.nodes(), SHORT_TTL)?;
-        let mut b = self.client(&masters.nodes(), SHORT_TTL)?;
+        let mut a = self.client(&masters.addresses(), SHORT_TTL)?;
+        let mut b = self.client(&masters.addresses(), SHORT_TTL)?;
         let mut held = Vec::new();
         for i in 0..names {
             let name = format!("job-{i}");

@@ -76,10 +76,10 @@ pub struct Seen {
 /// # Errors
 ///
 /// If a lock is not granted, or the other process has ended.
-pub fn serve(nodes: &str, order: Order) -> io::Result<()> {
+pub fn serve(urls: &str, order: Order) -> io::Result<()> {
     let mode = if order.shared { WatchdogMode::Shared } else { WatchdogMode::PerLock };
     let ttl = Duration::from_millis(order.ttl_ms);
-    let client = builder(nodes.split(',').map(str::to_string)).ttl(ttl).watchdog(mode).build().map_err(failed)?;
+    let client = builder(urls.split(',').map(str::to_string)).ttl(ttl).watchdog(mode).build().map_err(failed)?;
     // What the first lock needs once is not part of the price of the others.
     drop(client.lock("first").acquire().map_err(failed)?);
     let (before, start) = (usage(std::process::id())?, Instant::now());

@@ -129,7 +129,7 @@ pub struct Usage {
 ///
 /// # Errors
 ///
-/// If it is gone, or there is no /proc.
+/// If it has ended, or there is no /proc.
 pub fn usage(pid: u32) -> io::Result<Usage> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;

@@ -258,8 +258,8 @@ fn hold(client: &Client, order: Order) -> io::Result<Vec<LockGuard>> {
 /// # Errors
 ///
 /// If a lock that is to be held is not granted, or the other process has ended.
-pub fn serve(nodes: &str, order: Order) -> io::Result<()> {
-    let client = builder(nodes.split(',').map(str::to_string)).ttl(CYCLE_TTL).build().map_err(failed)?;
+pub fn serve(urls: &str, order: Order) -> io::Result<()> {
+    let client = builder(urls.split(',').map(str::to_string)).ttl(CYCLE_TTL).build().map_err(failed)?;
     let guards = hold(&client, order)?;
     let losses: Losses = Arc::default();
     for (i, guard) in guards.iter().enumerate() {

@@ -7,7 +7,7 @@ mod work;
 
 use crate::args::{BenchArgs, MasterArgs};
 use crate::exit::{self, Failure, SYSTEM, USAGE};
-use crate::nodes;
+use crate::masters;
 use crate::system::clock::Moment;
 use crate::system::signals;
 use crate::system::terminal::Terminal;
@@ -48,7 +48,7 @@ pub(crate) fn bench(masters: &MasterArgs, args: &BenchArgs) -> Result<u8, Failur
     let system = |e| Failure::new(SYSTEM, format!("cannot catch signals: {e}; nothing was measured"));
     let signals = signals::catch().map_err(system)?;
     let terminal = Terminal::open();
-    let client = nodes::client(masters)?;
+    let client = masters::client(masters)?;
     // The operating system seeds it.
     let prefix = format!("redleash-bench/{:016x}", RandomState::new().build_hasher().finish());
     let votes = ready(&client, &prefix)?;
@@ -100,7 +100,7 @@ fn announce(masters: &MasterArgs, args: &BenchArgs, prefix: &str) {
         "bench: for about {} up to {most} threads acquire and release locks on {} masters as fast as they can, under \
          names of their own ({prefix}/...); other clients of these masters are slower meanwhile; Ctrl-C ends it",
         exact(args.seconds),
-        nodes::urls(masters).len(),
+        masters::urls(masters).len(),
     ));
 }
 
@@ -151,7 +151,7 @@ impl Course<'_> {
             if self.signal.is_some() {
                 return Ok(());
             }
-            let other = nodes::builder(self.masters).build()?;
+            let other = masters::builder(self.masters).build()?;
             let between_clients = [self.lock("hand-over"), other.lock(between_threads[0].name())];
             // Long enough for the other client to be refused and to enter the wait list.
             let round_trip = found.free.acquire.percentile(0.5);

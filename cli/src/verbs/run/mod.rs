@@ -10,7 +10,7 @@ use crate::command;
 use crate::ending::{LEAST_TTL, Times};
 use crate::exit::{self, Failure, SYSTEM, USAGE};
 use crate::link::Ended;
-use crate::nodes::{self, CONNECT_TIMEOUT, LEAST_CONNECT_TIMEOUT};
+use crate::masters::{self, CONNECT_TIMEOUT, LEAST_CONNECT_TIMEOUT};
 use crate::stages::task::Task;
 use crate::stages::trial;
 use crate::system::clock::Moment;
@@ -30,7 +30,7 @@ pub(crate) fn run(masters: &MasterArgs, args: &RunArgs, verbose: bool) -> Result
     let start = Moment::now();
     let times = times(args)?;
     command::check(&args.name, &args.command)?;
-    nodes::check(masters)?;
+    masters::check(masters)?;
     // Before any thread starts, since each thread inherits it.
     terminal::block_stops();
     let system = |what: &str, e: std::io::Error| {
@@ -43,8 +43,8 @@ pub(crate) fn run(masters: &MasterArgs, args: &RunArgs, verbose: bool) -> Result
     let signals = signals::catch().map_err(|e| system("cannot catch signals", e))?;
     let terminal = Terminal::open();
     let connect_timeout = args.wait.unwrap_or(CONNECT_TIMEOUT).clamp(LEAST_CONNECT_TIMEOUT, CONNECT_TIMEOUT);
-    let builder = nodes::builder(masters).ttl(args.ttl).connect_timeout(connect_timeout);
-    let client = builder.build().map_err(|e| nodes::unfit(&e))?;
+    let builder = masters::builder(masters).ttl(args.ttl).connect_timeout(connect_timeout);
+    let client = builder.build().map_err(|e| masters::unfit(&e))?;
     let signals = &signals;
     let waiting = Waiting { client: &client, args, start, signals, terminal: terminal.as_ref(), verbose };
     let guard = match waiting.acquire()? {
@@ -65,7 +65,7 @@ pub(crate) fn run(masters: &MasterArgs, args: &RunArgs, verbose: bool) -> Result
         contained: args.contain,
         command: &args.command,
     };
-    let job = Job { task, fence, nodes: args.pass_nodes.then(|| nodes::urls(masters).join(",")) };
+    let job = Job { task, fence, urls: args.pass_nodes.then(|| masters::urls(masters).join(",")) };
     let prepared = Prepared::new(&job, until).map_err(|e| system("cannot prepare the supervisor", e))?;
     let feeder = Feeder::start(&guard, &prepared.orders, args.ttl, until).map_err(|e| system("no thread", e))?;
     let mut supervised = match prepared.start() {

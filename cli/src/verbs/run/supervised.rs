@@ -2,7 +2,7 @@
 
 use crate::args::NODES_VARIABLE;
 use crate::link::{self, Order, Report};
-use crate::nodes::NAME_VARIABLE;
+use crate::masters::NAME_VARIABLE;
 use crate::stages::stage::Stage;
 use crate::stages::task::{Task, on_lost_word};
 use crate::system::clock::Moment;
@@ -29,7 +29,7 @@ pub(crate) struct Orders {
 }
 
 impl Orders {
-    /// Sends an order. If the supervisor is gone, the end of its reports says so.
+    /// Sends an order. If the supervisor has ended, the end of its reports says so.
     pub(crate) fn send(&self, order: &Order) {
         let mut link = self.link.lock();
         let _ = link.write_all(order.line().as_bytes());
@@ -46,17 +46,18 @@ pub(crate) struct Job<'a> {
     /// The fencing token.
     pub(crate) fence: u64,
     /// The masters, if the command is to know them.
-    pub(crate) nodes: Option<String>,
+    pub(crate) urls: Option<String>,
 }
 
 /// See the module.
 pub(crate) struct Supervised {
     process: Child,
     pub(crate) orders: Arc<Orders>,
-    /// Disconnected when the supervisor is gone.
+    /// Disconnected when the supervisor has ended.
     pub(crate) reports: Receiver<Report>,
     /// Processes below this one that are not the command's: a shell started them before it became redleash with `exec`.
-    /// What such a process starts later, and leaves as an orphan, cannot be told from an orphan of the command.
+    /// What such a process starts later, and leaves as an orphan, cannot be distinguished from an orphan of the
+    /// command.
     pub(crate) strangers: Vec<Process>,
 }
 
@@ -100,8 +101,8 @@ impl Prepared {
             .stdin(Stdio::from(stdin))
             // Signals of the terminal and of `kill -- -GROUP` are for redleash, which forwards them.
             .process_group(0);
-        if let Some(nodes) = &job.nodes {
-            command.env(NODES_VARIABLE, nodes);
+        if let Some(urls) = &job.urls {
+            command.env(NODES_VARIABLE, urls);
         }
         link::send_first(&ours, &Order::Until(until), io::stdin().as_fd())?;
         let reports = read_reports(ours.try_clone()?)?;
@@ -156,8 +157,8 @@ impl Supervised {
         if self.contains() { namespace::pid_outside(self.pid(), pid) } else { Pid::from_raw(pid) }
     }
 
-    /// Waits until the supervisor's process is gone; false if that takes longer than `timeout`. With `--contain` it is
-    /// gone when all processes of the namespace are, and one that hangs in the kernel would be waited for in vain.
+    /// Waits until the supervisor's process has ended; false if that takes longer than `timeout`. With `--contain` it
+    /// ends when all processes of the namespace have, and one that hangs in the kernel would be waited for in vain.
     pub(crate) fn wait(&mut self, timeout: Duration) -> bool {
         if !self.contains() {
             // It may be collected already, by a wait for any child.

@@ -28,7 +28,7 @@ pub(crate) struct Crew {
 }
 
 impl Crew {
-    pub(crate) fn start(scratch: &Scratch, name: &str, input: &Path, nodes: &str) -> Result<Crew, Failure> {
+    pub(crate) fn start(scratch: &Scratch, name: &str, input: &Path, urls: &str) -> Result<Crew, Failure> {
         let ledger = scratch.path().join(name);
         fs::write(&ledger, "")?;
         let (read, write) = io::pipe()?;
@@ -44,7 +44,7 @@ impl Crew {
                 .arg("worker")
                 .arg(number.to_string())
                 .args([&crew.ledger, input])
-                .args([&BATCHES.to_string(), nodes])
+                .args([&BATCHES.to_string(), urls])
                 .stdin(Stdio::piped())
                 .stdout(write.try_clone()?)
                 .spawn()?;

@@ -20,7 +20,7 @@ const NEXT: &str = "20";
 /// How many lines the first job writes before its redleash is killed.
 const BEFORE: usize = 10;
 /// `$1` is the file, `$2` how many lines to write; if it is empty, there is no end. The job ignores SIGTERM, so that it
-/// continues when its redleash is gone. It ends with its directory if this process is killed.
+/// continues when its redleash has ended. It ends with its directory if this process is killed.
 const JOB: &str = r#"trap "" TERM
 while echo "$REDLEASH_FENCE $(date +%s%N)" >> "$1"; do
     lines=$((lines + 1))
@@ -118,7 +118,7 @@ fn now() -> Duration {
 /// The program `redleash`, our masters, and the file that the jobs write.
 struct Cli {
     program: PathBuf,
-    nodes: String,
+    urls: String,
     file: PathBuf,
 }
 
@@ -128,7 +128,7 @@ impl Cli {
         if !program.is_file() {
             return Err(format!("{} is missing (scripts/demo builds it)", program.display()).into());
         }
-        Ok(Cli { program, nodes: servers.urls().join(","), file: scratch.path().join("lines") })
+        Ok(Cli { program, urls: servers.urls().join(","), file: scratch.path().join("lines") })
     }
 
     fn command(&self) -> Command {
@@ -136,7 +136,7 @@ impl Cli {
         for name in ["NAMESPACE", "DEPLOYMENT", "MAX_LEASE", "FAULT_MARGIN"] {
             command.env_remove(format!("REDLEASH_{name}"));
         }
-        command.env("REDLEASH_NODES", &self.nodes).stdin(Stdio::null());
+        command.env("REDLEASH_NODES", &self.urls).stdin(Stdio::null());
         command
     }
 

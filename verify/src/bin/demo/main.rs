@@ -186,7 +186,7 @@ impl Verdict {
     }
 }
 
-/// Whether a directory and the servers at these ports are gone.
+/// Whether a directory and the servers at these ports have ended.
 fn gone(path: &Path, ports: &[u16]) -> bool {
     !path.exists() && !ports.iter().any(|port| TcpStream::connect(("127.0.0.1", *port)).is_ok())
 }

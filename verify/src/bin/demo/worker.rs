@@ -24,16 +24,16 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// `NUMBER LEDGER INPUT BATCHES NODES`; no nodes means no lock.
+    /// `NUMBER LEDGER INPUT BATCHES URLS`; no urls means no lock.
     pub(crate) fn from_args(args: &[String]) -> Result<Worker, Failure> {
-        let [number, ledger, input, updates, nodes] = args else {
+        let [number, ledger, input, updates, urls] = args else {
             return Err("the demo starts its workers itself".into());
         };
-        let lock = if nodes.is_empty() {
+        let lock = if urls.is_empty() {
             None
         } else {
             let client = Client::builder()
-                .nodes(nodes.split(',').map(String::from))
+                .nodes(urls.split(',').map(String::from))
                 .ttl(Duration::from_secs(6))
                 .label(format!("worker {number}"))
                 .build()?;
