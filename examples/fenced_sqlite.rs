@@ -13,8 +13,7 @@ fn write(db: &Connection, guard_token: u64, balance: i64) -> rusqlite::Result<bo
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let nodes = std::env::var("REDLEASH_NODES").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
-    let client = Client::builder().nodes(nodes.split(',')).build()?;
+    let client = Client::from_env()?; // REDLEASH_NODES names the masters
     let _ = client.init(); // already done where the masters have been used before
     let path = std::env::temp_dir().join(format!("redleash-example-{}.sqlite", std::process::id()));
     let db = Connection::open(&path)?;
@@ -30,7 +29,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let lost = paused.lost().recv_timeout(Duration::from_secs(5))?;
     println!("A would be told: {lost}");
 
-    let guard = client.lock("account/1").fenced(true).acquire()?;
+    let guard = client.lock("account/1").options(Options::new().fenced(true)).acquire()?;
     let token = guard.fencing_token()?;
     println!("B holds with token {token} and writes: {}", write(&db, token, 150)?);
     let late = write(&db, old_token, 50)?;

@@ -4,8 +4,7 @@ use redleash::{Client, Error, Lease, Options, ReentrantLock};
 use std::time::Duration;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let nodes = std::env::var("REDLEASH_NODES").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
-    let client = Client::builder().nodes(nodes.split(',')).build()?;
+    let client = Client::from_env()?; // REDLEASH_NODES names the masters
     let _ = client.init(); // already done where the masters have been used before
     let ttl = Duration::from_millis(600);
     let lock = client.reentrant_lock("reports/monthly").options(Options::new().lease(Lease::Watchdog { ttl }));

@@ -3,8 +3,7 @@
 use redleash::{Client, ReleaseOutcome};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let nodes = std::env::var("REDLEASH_NODES").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
-    let client = Client::builder().nodes(nodes.split(',')).build()?;
+    let client = Client::from_env()?; // REDLEASH_NODES names the masters
     // Once per deployment, while its masters are new and empty.
     match client.init() {
         Ok(report) => println!("{report}"),

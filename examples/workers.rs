@@ -4,8 +4,7 @@ use redleash::{Client, Error};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let nodes = std::env::var("REDLEASH_NODES").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
-    let client = Client::builder().nodes(nodes.split(',')).build()?;
+    let client = Client::from_env()?; // REDLEASH_NODES names the masters
     let _ = client.init(); // already done where the masters have been used before
     let total = AtomicU32::new(0);
     std::thread::scope(|scope| {

@@ -2,24 +2,16 @@
 
 use crate::detached::DetachedLease;
 use crate::engine::core::Engine;
-use crate::engine::error::{Error, Tally};
-use crate::engine::settings::{Settings, Terms};
+use crate::engine::error::{Error, Tally, Undelivered};
+use crate::engine::settings::Terms;
 use crate::engine::waiting::Pause;
 use crate::guarantees::Guarantees;
 use crate::guard::LockGuard;
 use crate::lock::Lock;
-use crate::options::{self, Lease, MIN_TTL, Options, Retry, backoff, check_label, check_ttl};
-use crate::protocol::generation::{Deployment, valid_cluster};
-use crate::protocol::handover::BUDGET;
-use crate::protocol::quorum::MAX_MASTERS;
-use crate::protocol::retry::Backoff;
-use crate::protocol::time::millis_up;
-use crate::protocol::{Drift, Namespace, Operation, Quorum};
+use crate::protocol::Operation;
 use crate::reentrant::ReentrantLock;
 use crate::stats::Stats;
 use crate::status::{Revoked, Status};
-use crate::sys::{self, journal};
-use crate::wire::master::Address;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,23 +27,22 @@ pub struct Client {
 }
 
 impl Client {
+    pub(crate) fn new(engine: Arc<Engine>, terms: Arc<Terms>, pause: Option<Pause>) -> Client {
+        Client { engine, terms, pause }
+    }
+
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
 
-    /// Settings of a new client.
-    pub fn builder() -> ClientBuilder {
-        ClientBuilder::default()
-    }
-
-    /// The lock `name`: 1 to 512 bytes without braces and control characters. This only makes a handle and asks no master:
-    /// [`Lock::acquire`] acquires. A wrong name is an error of the first call that acquires.
+    /// The lock `name`, 1 to 512 bytes without braces and control characters. This asks no master: [`Lock::acquire`]
+    /// acquires. A wrong name is an error of the first call that acquires.
     pub fn lock(&self, name: &str) -> Lock {
         Lock::new(&self.engine, name, &self.terms, self.pause.as_ref())
     }
 
-    /// The lock `name`, for a thread that may acquire it again while it holds it. This only makes a handle, as
-    /// [`lock`](Client::lock) does.
+    /// The lock `name`, for a thread that may acquire it again while it holds it. This asks no master, as
+    /// [`lock`](Client::lock).
     pub fn reentrant_lock(&self, name: &str) -> ReentrantLock {
         ReentrantLock::new(self.lock(name))
     }
@@ -60,28 +51,30 @@ impl Client {
     /// masters are new.
     ///
     /// It rests on one assumption that no program can check: **no lease has been held on these masters for the last
-    /// `max_lease`**. So it is refused unless all masters answer, none has a generation, and all are empty; each master is marked
-    /// with the question, and settled only if nothing has happened to it since.
+    /// `max_lease`**. So it fails unless all masters answer, none has a generation, and all are empty. It marks each
+    /// master when it asks, and settles it only if nothing has happened to it since.
     ///
-    /// Several may run it at once: one settles the masters, the others wait for that (or finish it, if that one dies), at most 15 s.
-    /// Where all masters are settled by the same settings it changes nothing and says so ([`InitReport::already`]).
+    /// Several processes may run it at once: one settles the masters, and the others wait for that, or finish it if
+    /// that one dies, for at most 15 s. If all masters are settled by the same settings already, it changes nothing and
+    /// says so ([`InitReport::already`]).
     ///
     /// # Errors
     ///
-    /// [`Error::NotBlank`] if a master has been used before, or is empty beside others that are settled (it may have forgotten a
-    /// lease), [`Error::NoQuorum`] if not all of them answer.
+    /// [`Error::NotBlank`] if a master has been used before, or is empty beside others that are settled (it may have
+    /// forgotten a lease), [`Error::NoQuorum`] if not all of them answer.
     pub fn init(&self) -> Result<InitReport, Error> {
         let (tally, already) = self.engine.init()?;
         Ok(InitReport { tally, already, max_lease: self.engine.settings.max_lease })
     }
 
     /// Takes over a lock that another process of this machine gave up with
-    /// [`LockGuard::detach`](crate::LockGuard::detach); the guard renews it from now on.
+    /// [`LockGuard::detach`](crate::LockGuard::detach). The guard renews it from now on, with this client's ttl and
+    /// settings.
     ///
     /// # Errors
     ///
-    /// [`Error::NoQuorum`] if it was adopted or lost meanwhile, or too few masters answer; [`Error::TooSlow`] if the old
-    /// lease has ended.
+    /// [`Error::NoQuorum`] if it was adopted or lost meanwhile, or too few masters answer; [`Error::TooSlow`] if the
+    /// old lease has ended.
     #[must_use = "the lock is released as soon as the guard is dropped, at once with `let _ =`: keep it in a variable"]
     pub fn adopt(&self, lease: DetachedLease) -> Result<LockGuard, Error> {
         let keys = self.engine.settings.namespace.keys(&lease.name);
@@ -90,20 +83,18 @@ impl Client {
         Ok(LockGuard::new(held))
     }
 
-    /// What every master knows of the lock `name`. Writes nothing.
+    /// What every master knows of the lock `name`; see [`Lock::status`].
     ///
     /// # Errors
     ///
     /// [`Error::Config`] for a wrong name. Masters that do not answer are part of the report.
     pub fn status(&self, name: &str) -> Result<Status, Error> {
-        let lock = self.lock(name);
-        let round = self.engine.ask_all(lock.keys()?.clone(), Operation::Status)?;
-        Ok(Status::of(name, &self.engine.settings, &self.engine.labels, &round))
+        self.lock(name).status()
     }
 
-    /// Takes the lock `name` away from whoever holds it. The holder finds out at its next renewal or
-    /// [`verify`](crate::LockGuard::verify). Nobody else is granted before its lease would have ended, so a holder that
-    /// asks `check` is alone to the end. Raises the fencing counter.
+    /// Takes the lock `name` away from its holder, which learns so at its next renewal or
+    /// [`verify`](crate::LockGuard::verify). Nobody else gets the lock before that lease would have ended, so a holder
+    /// that asks `check` is alone to the end. Raises the fencing counter.
     ///
     /// # Errors
     ///
@@ -112,9 +103,9 @@ impl Client {
         self.revoke(name, false)
     }
 
-    /// Deletes the lock `name` on all masters, whoever holds it. **The next one is granted at once, while the former holder may
-    /// still rely on its lease**: only for a holder that is known to be dead. One that lives after all finds out at its next
-    /// renewal, and its key is not written again. Raises the fencing counter.
+    /// Deletes the lock `name` on all masters. **The next client gets it at once, while the former holder may still
+    /// rely on its lease**: use it only for a holder that is known to be dead. One that lives after all learns so at
+    /// its next renewal, and its key is not written again. Raises the fencing counter.
     ///
     /// # Errors
     ///
@@ -134,8 +125,8 @@ impl Client {
         Guarantees::of(&self.engine.settings)
     }
 
-    /// Ends the client: locks still held are reported lost to their holders (and end on the masters with their ttl), every
-    /// other call fails from here on, and all threads end. Waits for them for at most `limit`.
+    /// Ends the client. Locks that are still held are reported lost to their holders, and end on the masters with their
+    /// ttl; every other call fails from here on; all threads end, and are waited for, for at most `limit`.
     pub fn close(&self, limit: Duration) -> CloseReport {
         if self.engine.is_forked() {
             return CloseReport { unreleased: Vec::new(), threads_left: 0 };
@@ -144,15 +135,16 @@ impl Client {
         CloseReport { unreleased, threads_left }
     }
 
-    /// Releases that could not be delivered: how many are being tried again, and how many were left to their ttl.
-    pub fn undelivered(&self) -> (usize, u64) {
-        if self.engine.is_forked() { (0, 0) } else { self.engine.reaper.counts() }
+    /// The releases that could not be delivered so far; none in a forked child, whose parent has them.
+    pub fn undelivered(&self) -> Undelivered {
+        // In a forked child a mutex of the reaper may be locked for ever.
+        if self.engine.is_forked() { Undelivered::default() } else { self.engine.reaper.counts() }
     }
 
-    /// How this client has fared so far: whether its timers kept up, and what it could not deliver. Cheap, and takes no lock that
-    /// an acquire or a release waits for.
+    /// How this client has fared so far: whether its timers kept up, and what it could not deliver. It is cheap, and
+    /// takes no mutex that an acquire or a release waits for.
     pub fn stats(&self) -> Stats {
-        Stats::of(&self.engine)
+        Stats::of(&self.engine, self.undelivered())
     }
 }
 
@@ -166,7 +158,7 @@ impl fmt::Debug for Client {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct InitReport {
-    /// What every master said.
+    /// What every master answered.
     pub tally: Tally,
     /// The masters were settled by the same settings already, and nothing was changed.
     pub already: bool,
@@ -196,376 +188,4 @@ pub struct CloseReport {
     pub unreleased: Vec<String>,
     /// Threads that had not ended in time.
     pub threads_left: usize,
-}
-
-/// Who renews the leases of a client.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum WatchdogMode {
-    /// As [`PerLock`](WatchdogMode::PerLock) for up to 256 locks that are held at the same time, and as
-    /// [`Shared`](WatchdogMode::Shared) for those beyond.
-    ///
-    /// A few locks get the independence of a thread each. With many, the threads compete for the processors: of 2 000 locks
-    /// with a ttl of 3 s and a thread each, an eighth was lost beside eight busy programs, and none by the shared thread.
-    #[default]
-    Auto,
-    /// A thread for each lock that is held for longer than a third of its ttl. No renewal waits for another. For up to 4 096
-    /// locks of a client; those beyond are renewed as with [`Shared`](WatchdogMode::Shared).
-    PerLock,
-    /// One thread for all, which renews what is due together in one script of up to 100 keys per master. For very many
-    /// held locks: a thread costs memory, and a script of one key costs the masters five times as much.
-    Shared,
-}
-
-impl WatchdogMode {
-    /// How many locks have a thread of their own. A thread takes four of the kernel's memory mappings, of which a process has
-    /// 65 530 unless set otherwise; a thread that finds none left when it begins aborts the process, which nobody can catch.
-    fn threads(self) -> usize {
-        match self {
-            WatchdogMode::Auto => 256,
-            WatchdogMode::PerLock => 4_096,
-            WatchdogMode::Shared => 0,
-        }
-    }
-}
-
-/// Settings of a [`Client`]; checked once, by [`build`](ClientBuilder::build), with an error that names the field.
-#[derive(Clone, Debug)]
-#[must_use = "a builder does nothing before `build` is called"]
-pub struct ClientBuilder {
-    nodes: Vec<Secret>,
-    namespace: String,
-    deployment: String,
-    ttl: Duration,
-    drift: f64,
-    retry: Option<Retry>,
-    master_timeout: Option<Duration>,
-    round_timeout: Option<Duration>,
-    hang_timeout: Duration,
-    connect_timeout: Duration,
-    fault_margin: usize,
-    max_lease: Duration,
-    quarantine: Option<bool>,
-    for_tests: bool,
-    outage_patience: Duration,
-    lanes: usize,
-    pool_size: u32,
-    hand_over: Duration,
-    watchdog: WatchdogMode,
-    label: Option<String>,
-}
-
-/// A URL, which may have a password in it.
-#[derive(Clone)]
-struct Secret(String);
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&Address::parse(&self.0).map_or_else(|_| "(malformed)".into(), |a| a.label))
-    }
-}
-
-impl Default for ClientBuilder {
-    fn default() -> Self {
-        ClientBuilder {
-            nodes: Vec::new(),
-            namespace: "rl".into(),
-            deployment: "default".into(),
-            ttl: Duration::from_secs(30),
-            drift: 0.01,
-            retry: None,
-            master_timeout: None,
-            round_timeout: None,
-            hang_timeout: Duration::from_secs(1),
-            connect_timeout: Duration::from_millis(250),
-            fault_margin: 0,
-            max_lease: Duration::from_secs(60),
-            quarantine: None,
-            for_tests: false,
-            outage_patience: Duration::from_secs(10),
-            lanes: 1,
-            pool_size: 4,
-            hand_over: BUDGET,
-            watchdog: WatchdogMode::Auto,
-            label: None,
-        }
-    }
-}
-
-impl ClientBuilder {
-    /// Adds a master: `redis://[[user]:password@]host[:port][/db]` or `unix:///path`. Every node must be a server of its
-    /// own. Three or five; an even number tolerates no more failures than one less. What is neither letter nor digit in a
-    /// user or password is percent-encoded.
-    ///
-    /// A host name is looked up for each connection, and again at least every quarter of `max_lease`: connections to a server
-    /// that is no longer the one there are closed. Stop a server before its address is given to another one.
-    pub fn node(mut self, url: impl Into<String>) -> Self {
-        self.nodes.push(Secret(url.into()));
-        self
-    }
-
-    /// Adds masters.
-    pub fn nodes<U: Into<String>>(self, urls: impl IntoIterator<Item = U>) -> Self {
-        urls.into_iter().fold(self, |builder, url| builder.node(url))
-    }
-
-    /// The prefix of all keys and channels, 1 to 64 bytes. Default: `rl`.
-    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
-        self.namespace = namespace.into();
-        self
-    }
-
-    /// The name of the deployment, 1 to 64 of `A-Z a-z 0-9 . _ -`; clients with another one, another number of nodes or
-    /// another `max_lease` are refused by the masters when they connect, and in every vote. All clients of a deployment name
-    /// the same masters in the same order; a master belongs to one deployment.
-    /// Default: `default`.
-    pub fn deployment(mut self, id: impl Into<String>) -> Self {
-        self.deployment = id.into();
-        self
-    }
-
-    /// The ttl of a lease, from 100 ms to `max_lease`, in whole milliseconds. Default: 30 s (Redisson's).
-    pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = ttl;
-        self
-    }
-
-    /// The assumed bound on the rate error between this machine's clock and a master's, from 0 to 0.5. Default: 0.01. chrony
-    /// may slew by 0.083 unless `maxslewrate` is lowered.
-    pub fn drift(mut self, drift: f64) -> Self {
-        self.drift = drift;
-        self
-    }
-
-    /// The pauses between attempts at a lock that others hold. Default: 50 to 250 ms, growing to 1 s.
-    pub fn retry(mut self, retry: Retry) -> Self {
-        self.retry = Some(retry);
-        self
-    }
-
-    /// How long one master may take to answer a round. Default: `ttl / 50`, from 50 to 500 ms.
-    pub fn master_timeout(mut self, limit: Duration) -> Self {
-        self.master_timeout = Some(limit);
-        self
-    }
-
-    /// How long a whole round may take. Default: `ttl / 10`, at least 50 ms, and no longer than one master may take. The watchdog
-    /// waits for a renewal for so long too, but for `ttl / 6` if nothing is set: nobody waits for it.
-    pub fn round_timeout(mut self, limit: Duration) -> Self {
-        self.round_timeout = Some(limit);
-        self
-    }
-
-    /// After this time with an unanswered request a connection is closed and replaced. Longer than a round's limit, so that
-    /// a lock with a short ttl does not cost the others their connection. Default: 1 s.
-    pub fn hang_timeout(mut self, limit: Duration) -> Self {
-        self.hang_timeout = limit;
-        self
-    }
-
-    /// How long connecting to a master may take, handshake included. Callers never wait for it, but for
-    /// [`build`](ClientBuilder::build). Default: 250 ms.
-    pub fn connect_timeout(mut self, limit: Duration) -> Self {
-        self.connect_timeout = limit;
-        self
-    }
-
-    /// The fault margin `f`: the quorum is `floor((N + f) / 2) + 1`, and exclusion survives `f` masters that evict, jump
-    /// their clocks, or lose memory unnoticed. Default: 0, which is Redlock.
-    pub fn fault_margin(mut self, f: usize) -> Self {
-        self.fault_margin = f;
-        self
-    }
-
-    /// The longest lease of any client of this deployment. A quarantine is a quarter longer: so often, at the least, each
-    /// client looks up the addresses of the masters. All clients must agree; the masters see to it. Default: 60 s.
-    pub fn max_lease(mut self, max_lease: Duration) -> Self {
-        self.max_lease = max_lease;
-        self
-    }
-
-    /// Whether a master that lost its memory casts no votes for a little more than `max_lease`. Default: yes for two nodes and
-    /// more, no for one, where it would only be an outage. Without it a restarted master can give a held lock to a second holder,
-    /// and so can one that was flushed. Where clients of the same settings with a quarantine have begun a generation, it binds
-    /// this client too.
-    pub fn quarantine(mut self, on: bool) -> Self {
-        self.quarantine = Some(on);
-        self
-    }
-
-    /// Switches the quarantine off, with a warning in the log: for tests against throw-away servers.
-    pub fn for_tests(mut self) -> Self {
-        self.for_tests = true;
-        self
-    }
-
-    /// How long a call without a limit of its own endures an outage before it returns the error. Default: 10 s.
-    pub fn outage_patience(mut self, patience: Duration) -> Self {
-        self.outage_patience = patience;
-        self
-    }
-
-    /// The number of shared connections per master, 1 to 64. More than one helps only where one core cannot read all
-    /// replies. Default: 1.
-    pub fn lanes(mut self, lanes: usize) -> Self {
-        self.lanes = lanes;
-        self
-    }
-
-    /// The size of each master's connection pool, at least `lanes + 3` (raised to that). Default: 4.
-    pub fn pool_size(mut self, connections: u32) -> Self {
-        self.pool_size = connections;
-        self
-    }
-
-    /// How long the threads of this client may pass a lock to one another without asking the masters; see
-    /// [`Options::hand_over`](crate::Options::hand_over). Default: 10 ms; zero switches it off.
-    pub fn hand_over(mut self, budget: Duration) -> Self {
-        self.hand_over = budget;
-        self
-    }
-
-    /// Who renews this client's leases. Default: [`WatchdogMode::Auto`].
-    pub fn watchdog(mut self, mode: WatchdogMode) -> Self {
-        self.watchdog = mode;
-        self
-    }
-
-    /// What others read about the holders of this client's locks, at most 128 bytes. Default: host and process id.
-    pub fn label(mut self, label: impl Into<String>) -> Self {
-        self.label = Some(label.into());
-        self
-    }
-
-    /// Checks the settings, connects to all masters in parallel, and waits for them for at most the connect limit.
-    ///
-    /// An outage is not an error here: the first lock reports it, with what every master said.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Config`] with the field and the limit; also for a node that can never serve: one server behind two names, a
-    /// replica, a node of a Redis Cluster, a master of another deployment; and for one that does not let this user in, or not do
-    /// what a lock needs: a wrong password or database, a missing right, by its name. One such node is enough.
-    pub fn build(self) -> Result<Client, Error> {
-        let addresses = self.addresses()?;
-        let quorum = self.quorum(addresses.len())?;
-        let settings = self.settings(quorum)?;
-        let terms = Arc::new(Options::new().lease(Lease::Watchdog { ttl: self.ttl }).terms(&settings)?);
-        if addresses.len().is_multiple_of(2) {
-            journal::warn!(
-                "{} nodes tolerate no more failures than {}; use an odd number",
-                addresses.len(),
-                addresses.len() - 1
-            );
-        }
-        if self.for_tests {
-            journal::warn!("for_tests: a restarted master may give a held lock to a second holder; not for production");
-        }
-        let pause = self.retry.as_ref().and_then(options::pause);
-        let engine = Engine::start(settings, addresses)?;
-        Ok(Client { engine, terms, pause })
-    }
-
-    fn addresses(&self) -> Result<Vec<Address>, Error> {
-        if self.nodes.is_empty() {
-            return Err(Error::config("nodes", "there are none; name at least one master, better three"));
-        }
-        if self.nodes.len() > MAX_MASTERS {
-            return Err(Error::config("nodes", format!("there are {}; the limit is {MAX_MASTERS}", self.nodes.len())));
-        }
-        let mut addresses: Vec<Address> = Vec::with_capacity(self.nodes.len());
-        for (i, Secret(url)) in self.nodes.iter().enumerate() {
-            let address = Address::parse(url).map_err(|e| Error::config("nodes", format!("node {}: {e}", i + 1)))?;
-            if addresses.iter().any(|a| a.label == address.label) {
-                return Err(Error::config(
-                    "nodes",
-                    format!("{} is named twice; every node must be a server of its own", address.label),
-                ));
-            }
-            addresses.push(address);
-        }
-        Ok(addresses)
-    }
-
-    fn quorum(&self, n: usize) -> Result<Quorum, Error> {
-        Quorum::new(n, self.fault_margin).ok_or_else(|| {
-            let problem = format!(
-                "{} needs a quorum of more than all {n} nodes; at most {}",
-                self.fault_margin,
-                n.saturating_sub(1)
-            );
-            Error::config("fault_margin", problem)
-        })
-    }
-
-    fn settings(&self, quorum: Quorum) -> Result<Settings, Error> {
-        let namespace = Namespace::new(&self.namespace).map_err(|e| Error::config("namespace", e.to_string()))?;
-        if !valid_cluster(&self.deployment) {
-            return Err(Error::config("deployment", "it takes 1 to 64 of A-Z a-z 0-9 . _ -"));
-        }
-        if self.max_lease < MIN_TTL || self.max_lease > Duration::from_secs(86_400) {
-            return Err(Error::config("max_lease", format!("{:?} is not in 100 ms to 24 h", self.max_lease)));
-        }
-        check_ttl(self.ttl, self.max_lease)?;
-        let drift = (self.drift.is_finite() && self.drift >= 0.0).then(|| (self.drift * 1e6).ceil() as u32);
-        let drift = drift.and_then(Drift::from_ppm);
-        let drift = drift.ok_or_else(|| Error::config("drift", format!("{} is not in 0 to 0.5", self.drift)))?;
-        let limits = [
-            ("master_timeout", self.master_timeout),
-            ("round_timeout", self.round_timeout),
-            ("hang_timeout", Some(self.hang_timeout)),
-            ("connect_timeout", Some(self.connect_timeout)),
-        ];
-        for (field, limit) in limits {
-            if limit.is_some_and(|l| l < Duration::from_millis(1)) {
-                return Err(Error::config(field, "it is below 1 ms"));
-            }
-        }
-        if self.connect_timeout > Duration::from_secs(3_600) {
-            return Err(Error::config("connect_timeout", format!("{:?} is above 1 h", self.connect_timeout)));
-        }
-        if !(1..=64).contains(&self.lanes) {
-            return Err(Error::config("lanes", format!("{} is not in 1 to 64", self.lanes)));
-        }
-        if self.pool_size > 1_024 {
-            return Err(Error::config("pool_size", format!("{} is above 1024", self.pool_size)));
-        }
-        let label = match &self.label {
-            Some(label) => check_label(label)?,
-            None => default_label(),
-        };
-        let backoff = self.retry.as_ref().map_or(Ok(Backoff::DEFAULT), backoff)?;
-        let quarantine = self.quarantine.unwrap_or(quorum.masters() >= 2) && !self.for_tests;
-        Ok(Settings {
-            quorum,
-            namespace,
-            deployment: Deployment::new(
-                &self.deployment,
-                quorum,
-                Duration::from_millis(millis_up(self.max_lease)),
-                drift,
-            ),
-            quarantine,
-            max_lease: self.max_lease,
-            drift,
-            ttl: self.ttl,
-            master_timeout: self.master_timeout,
-            round_timeout: self.round_timeout,
-            hang_timeout: self.hang_timeout,
-            connect_timeout: self.connect_timeout,
-            outage_patience: self.outage_patience,
-            lanes: self.lanes,
-            pool_size: self.pool_size,
-            hand_over: self.hand_over,
-            watchdog_threads: self.watchdog.threads(),
-            label,
-            backoff,
-        })
-    }
-}
-
-/// Host and process id, cut to the limit.
-fn default_label() -> Arc<str> {
-    let host: String = sys::host().chars().filter(|c| !c.is_control() && c.is_ascii()).take(100).collect();
-    format!("{host} pid {}", sys::pid()).into()
 }

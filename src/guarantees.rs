@@ -7,6 +7,7 @@ use std::time::Duration;
 
 /// What a client's configuration protects against and what not; one sentence per line, meant to be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Guarantees {
     /// What mutual exclusion survives.
@@ -31,41 +32,45 @@ impl Guarantees {
             },
         ];
         let mut no = vec![
-            "a client that works on beyond its deadline without asking check(): only a fencing token, checked by the resource, \
-             stops it"
+            "a client that works on beyond its deadline without asking check(): only a fencing token, checked by the \
+             resource, stops it"
                 .to_string(),
         ];
         if s.quarantine {
             let quarantine = Duration::from_micros(s.deployment.quarantine_us());
             yes.push(format!(
-                "masters that restart empty or with old data, are flushed, become replicas, or are replaced after the old \
-                 server was stopped, any number of them: each casts no votes for {:.1} s",
+                "masters that restart empty or with old data, are flushed, become replicas, or are replaced after the \
+                 old server was stopped, any number of them: each casts no votes for {:.1} s",
                 quarantine.as_secs_f64()
             ));
             no.push(
-                "a server that lives on after its address was given to another one, for clients that cannot look the address \
-                 up; and two sets of masters that share one which has the same place in both"
+                "a server that lives on after its address was given to another one, for clients that cannot look the \
+                 address up; and two sets of masters that share one which has the same place in both"
                     .to_string(),
             );
             no.push(
-                "a virtual machine or a data set that is rolled back while the server process goes on: the generation comes \
-                 back with the old data"
+                "a virtual machine or a data set that is rolled back while the server process goes on: the \
+                 generation comes back with the old data"
                     .to_string(),
             );
         } else {
-            no.push("a master that restarts without its keys or is flushed: the quarantine is off, so it may give a held lock to a \
-                 second holder"
-                .to_string());
-            no.push(match n {
-                1 => "(fencing tokens) a restart without the counters while the master's clock is stepped back, or of a lock that is \
-                      granted more than 15 000 times a second: tokens may repeat"
+            no.push(
+                "a master that restarts without its keys or is flushed: the quarantine is off, so it may \
+                 give a held lock to a second holder"
                     .to_string(),
-                _ => "(fencing tokens) masters that lose their counters: the quarantine is off, so tokens may go back".to_string(),
+            );
+            no.push(match n {
+                1 => "(fencing tokens) a restart without the counters while the master's clock is stepped back, \
+                      or of a lock that is granted more than 15 000 times a second: tokens may repeat"
+                    .to_string(),
+                _ => "(fencing tokens) masters that lose their counters: the quarantine is off, so tokens may go back"
+                    .to_string(),
             });
         }
         if s.quarantine {
             no.push(format!(
-                "(fencing tokens) masters that lose their counters while their clocks are further apart than {:?}: tokens may go back",
+                "(fencing tokens) masters that lose their counters while their clocks are further apart than {:?}: \
+                 tokens may go back",
                 s.max_lease
             ));
         }

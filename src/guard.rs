@@ -14,13 +14,13 @@ use std::time::Duration;
 
 /// A held lock; dropping it releases the lock.
 ///
-/// Give it a name, for it lives as long as its variable: `let _guard = lock.acquire()?;` holds the lock to the end of the
-/// block. `let _ = lock.acquire()?;` drops the guard, and so releases the lock, at once, before the next statement; so does
-/// `lock.try_acquire()?;` alone, and no warning tells of these two.
+/// It lives as long as its variable, so give it a name: `let _guard = lock.acquire()?;` holds the lock to the end of
+/// the block. `let _ = lock.acquire()?;` drops the guard, and releases the lock, before the next statement; so does
+/// `lock.try_acquire()?;` alone. The compiler warns of neither.
 ///
-/// `Drop` writes the release to all masters and waits for none of them; what could not be delivered is tried again in the
-/// background. [`release`](LockGuard::release) waits and tells what became of it. A guard may be sent to another thread
-/// and dropped there. In a forked child the guard is lost and releases nothing: the lock belongs to the parent.
+/// `Drop` writes the release to all masters and waits for none of them; what could not be delivered is tried again in
+/// the background. [`release`](LockGuard::release) waits and says what became of it. A guard may be sent to another
+/// thread and dropped there. In a forked child the guard is lost and releases nothing: the lock belongs to the parent.
 #[must_use = "the lock is released as soon as the guard is dropped, at once with `let _ =`: keep it in a variable"]
 pub struct LockGuard {
     held: Option<Arc<Held>>,
@@ -45,7 +45,7 @@ impl LockGuard {
         &self.held().keys.name
     }
 
-    /// Whether the lock is held at this instant: one atomic load, the clock and the process id; no I/O.
+    /// Whether the lock is held at this instant. It reads an atomic, the clock and the process id, and does no I/O.
     ///
     /// # Errors
     ///
@@ -54,8 +54,8 @@ impl LockGuard {
         self.held().check()
     }
 
-    /// Whether the lock is held for at least `min` more, even if no renewal succeeds: ask before a step that must not be
-    /// caught halfway.
+    /// Whether the lock is held for at least `min` more, even if no renewal succeeds. Ask before a step that must not
+    /// be interrupted halfway. No I/O.
     ///
     /// # Errors
     ///
@@ -74,8 +74,8 @@ impl LockGuard {
         self.held().state()
     }
 
-    /// Asks a quorum of masters whether the lock is still ours: one round trip. `check` is right without it; this finds
-    /// what a clock cannot tell, such as a forced release.
+    /// Asks a quorum of masters whether the lock is still ours: one round trip. [`check`](LockGuard::check) does not
+    /// need it to be right; this finds earlier what a clock cannot tell, such as a forced release.
     ///
     /// # Errors
     ///
@@ -84,11 +84,12 @@ impl LockGuard {
         self.held().verify()
     }
 
-    /// Prolongs the lease, by one round to a quorum, so that it lasts for at least `ttl` from this call on. Never shortens it.
+    /// Prolongs the lease, by one round to a quorum, so that it lasts for at least `ttl` from this call on. Never
+    /// shortens it.
     ///
-    /// The masters are asked for a little more, so that the promise holds while their clocks run faster than ours: with the
-    /// default drift bound for 1 % and 2 ms. That and the lock-delay count against `max_lease`, so the longest extension is
-    /// a little shorter than `max_lease`: 59.398 s with the default of 60 s.
+    /// The masters are asked for a little more, so that the promise holds while their clocks run faster than ours: 1 %
+    /// and 2 ms with the default drift bound. That and the lock-delay count against `max_lease`, so the longest
+    /// extension is a little shorter: 59.398 s with the default `max_lease` of 60 s.
     ///
     /// # Errors
     ///
@@ -107,13 +108,15 @@ impl LockGuard {
         if held.until() < wanted { held.ensure(ttl) } else { Ok(()) }
     }
 
-    /// The fencing token of this lease: a number above that of every earlier holder who asked for one. Hand it to the
+    /// The fencing token of this lease: a number above that of every earlier holder that asked for one. Hand it to the
     /// resource with every write, and have the resource refuse lower ones: `UPDATE ... WHERE fence <= ?`.
     ///
-    /// Asked for once, by one round trip (two if the masters' counters disagree); remembered from then on, and known from
-    /// the start with [`Options::fenced`](crate::Options::fenced). Below 2^53, so exact in SQL, JSON and Lua. Whoever adopts the lock
-    /// has a higher one. It goes on rising after masters have lost their counters if their clocks are no further apart than
-    /// `max_lease`; with one master without quarantine, if its clock is not stepped back.
+    /// The first call asks the masters, by one round trip, or two if their counters disagree; later calls return the
+    /// same number. With [`Options::fenced`](crate::Options::fenced) the first round trip is saved too. It is below
+    /// 2^53, and so exact in SQL, JSON and Lua. The adopter of a detached lease gets a higher one.
+    ///
+    /// Tokens go on rising after masters have lost their counters if the masters' clocks are no further apart than
+    /// `max_lease`; with one master and no quarantine, if its clock is not stepped back.
     ///
     /// # Errors
     ///
@@ -125,8 +128,8 @@ impl LockGuard {
     /// A channel that gets one message when the lock is lost, and is disconnected when it is released. Made for
     /// `crossbeam_channel::select!`.
     ///
-    /// The message aims at `max(20 ms, ttl / 100)` before the deadline, also if every master hangs; it comes at once if a
-    /// majority says that the lock is somebody else's. No thread can promise to be scheduled in time, so ask
+    /// The message is due `max(20 ms, ttl / 100)` before the deadline, also if every master hangs, and at once if a
+    /// majority says that another owner holds the lock. No thread is sure to be scheduled in time, so ask
     /// [`check`](LockGuard::check) before what cannot be undone.
     pub fn lost(&self) -> &Receiver<Lost> {
         self.held().lost_signal(&self.signal)
@@ -135,9 +138,9 @@ impl LockGuard {
     /// Calls `callback` on a thread of the client when the lock is lost; at once if it is already. Not called after a
     /// release. A panic in it is caught and logged.
     ///
-    /// Up to 16 callbacks of a client run at once, each on a stack of the standard size. While 16 are running the others wait, in
-    /// the order in which the locks were lost: so one that takes long delays none, and sixteen that never end delay all. None is left
-    /// out. A callback that is not called is dropped by the thread that drops or releases the guard.
+    /// Up to 16 callbacks of a client run at once, each on a stack of the standard size; more wait, in the order in
+    /// which the locks were lost. So one that takes long delays none, and sixteen that never end delay all. None is
+    /// left out. A callback that is not called is dropped by the thread that drops or releases the guard.
     pub fn on_lost(&self, callback: impl FnOnce(Lost) + Send + 'static) {
         self.held().on_lost(Box::new(callback));
     }
@@ -148,7 +151,8 @@ impl LockGuard {
         self.held().margin()
     }
 
-    /// Releases the lock and waits for a quorum to confirm it, at most one round limit.
+    /// Releases the lock, and waits for a quorum to confirm it, for at most the
+    /// [round timeout](crate::ClientBuilder::round_timeout).
     pub fn release(mut self) -> ReleaseOutcome {
         match self.held.take() {
             Some(held) => {
@@ -162,16 +166,22 @@ impl LockGuard {
         }
     }
 
-    /// Gives the lock up without releasing it, for another process of this machine to
-    /// [`adopt`](crate::Client::adopt) before the lease ends. Waits for a renewal that is under way, at most a sixth of the ttl
-    /// (or the round limit, where one is set).
+    /// Gives the lock up without releasing it, for another process of this machine to [`adopt`](crate::Client::adopt)
+    /// before the lease ends. Waits for a renewal that is under way, for at most a sixth of the ttl, or the [round
+    /// timeout](crate::ClientBuilder::round_timeout) where one is set.
     ///
     /// # Errors
     ///
     /// [`Error::Lost`] if there is nothing left to hand over.
     pub fn detach(mut self) -> Result<DetachedLease, Error> {
         match self.held.take() {
-            Some(held) => DetachedLease::of(held),
+            Some(held) => {
+                let detached = DetachedLease::of(&held);
+                if detached.is_err() {
+                    leave(held);
+                }
+                detached
+            }
             None => unreachable!("a guard without a lease"),
         }
     }
@@ -185,9 +195,9 @@ impl Drop for LockGuard {
     }
 }
 
-/// Lets go of a lock and of what its guard shared. In a forked child even that would touch mutexes that another thread of
-/// the parent may have held, so it is forgotten there.
-pub(crate) fn leave(held: Arc<Held>) {
+/// Lets go of a lock and of what its guard shared. In a forked child even that would touch mutexes that another thread
+/// of the parent may have held, so it is forgotten there.
+fn leave(held: Arc<Held>) {
     if !held.let_go() {
         std::mem::forget(held);
     }

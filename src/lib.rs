@@ -3,10 +3,10 @@
 //!
 //! # What this is not
 //!
-//! A lock with a lease is not a mutex. Whoever holds it has it until a deadline; a process that is paused beyond that
-//! deadline is not stopped by any lock. [`LockGuard::check`] tells without I/O whether the lease is still held, and a
-//! [fencing token](LockGuard::fencing_token) lets the resource itself refuse a late writer. What a configuration protects
-//! against, and what not, [`Client::guarantees`] says in words.
+//! A lock with a lease is not a mutex. Its holder has it until a deadline, and no lock stops a process that is paused
+//! beyond that deadline and then works on. [`LockGuard::check`] says without I/O whether the lease is still held, and a
+//! [fencing token](LockGuard::fencing_token) lets the resource itself refuse a late writer. [`Client::guarantees`] says
+//! in words what a configuration protects against, and what not.
 //!
 //! # Use
 //!
@@ -21,29 +21,40 @@
 //! # }
 //! ```
 //!
+//! [`Client::from_env`] builds a client from the variables that the program `redleash` reads, see [`env`](mod@env).
+//!
 //! New masters cast no votes for a little more than `max_lease`, unless [`Client::init`] settles them.
+//!
+//! # Features
+//!
+//! - `serde`, off by default: `Serialize` for [`Status`], [`MasterStatus`], [`Holder`], [`Stats`] and [`Guarantees`];
+//!   `Serialize` and `Deserialize` for [`Options`] and what it contains; `Deserialize` alone for [`ClientBuilder`],
+//!   whose URLs may have passwords in them. Durations of settings are text such as `90s` or `1m30s`; those of reports
+//!   are numbers, with the unit in the field's name.
 //!
 //! # Logs
 //!
 //! Through the `log` crate, one line per change of state:
 //!
 //! - `error`: a lock was lost; a callback panicked.
-//! - `warn`: a lock is in jeopardy, because a renewal failed; a master is down, hangs, or is in quarantine; a setting costs safety.
+//! - `warn`: a lock is in jeopardy, because a renewal failed; a master is down, hangs, or is in quarantine; a setting
+//!   costs safety.
 //! - `info`: a lock in jeopardy is renewed again; a master is back, or votes again after its quarantine.
 //! - `debug`: everything in between, such as further failures of the same renewal or connection.
 //! - `trace`: every round that was not granted, every renewal.
 //!
 //! Passwords and tokens appear at no level.
 //!
-//! One thread of the process, `redleash-log`, calls the logger, so that a logger that blocks or panics delays no renewal and no
-//! announcement. It runs only while there is something to log, and a line is logged a moment after what it reports. Up to 2 048
-//! lines wait for a slow logger (half of them for warnings and errors alone); how many more there were is logged later.
-//! [`Client::close`] and the drop of the last handle wait up to 250 ms for the logger; a process that exits in another way can
-//! lose the last lines.
+//! One thread of the process, `redleash-log`, calls the logger, so that a logger that blocks or panics delays no
+//! renewal and no announcement of a loss. A line is logged a moment after what it reports. Up to 2 048 lines wait for a
+//! slow logger, half of them for warnings and errors alone; the number of those that were left out is logged later.
+//! [`Client::close`] and the drop of the last clone of a client wait up to 250 ms for the logger; a process that exits
+//! in another way can lose the last lines.
 //!
 //! # Forks
 //!
-//! In a forked child every guard of the parent is lost, releases nothing, and the client refuses to work: build a new one.
+//! In a forked child every guard of the parent is lost, releases nothing, and the client refuses to work: build a new
+//! one.
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -52,14 +63,19 @@
 #[cfg(not(unix))]
 compile_error!("redleash runs on Unix only: it polls file descriptors");
 
+mod builder;
 mod client;
 mod detached;
 mod engine;
+pub mod env;
 mod guarantees;
 mod guard;
+mod holder;
 mod lock;
 mod options;
 mod reentrant;
+#[cfg(feature = "serde")]
+mod serialize;
 mod stats;
 mod status;
 mod sys;
@@ -69,12 +85,16 @@ mod wire;
 
 pub(crate) use redleash_protocol as protocol;
 
-pub use client::{Client, ClientBuilder, CloseReport, InitReport, WatchdogMode};
+pub use builder::{ClientBuilder, WatchdogMode};
+pub use client::{Client, CloseReport, InitReport};
 pub use crossbeam_channel;
 pub use detached::DetachedLease;
-pub use engine::error::{ConfigError, Error, Lost, MasterAnswer, MasterReport, ReleaseOutcome, Tally};
+pub use engine::error::{
+    ConfigError, Error, Lost, MasterAnswer, MasterReport, ReleaseOutcome, Tally, Unconfirmed, Undelivered,
+};
 pub use guarantees::Guarantees;
 pub use guard::LockGuard;
+pub use holder::Holder;
 pub use lock::Lock;
 pub use options::{Lease, MIN_TTL, Options, Retry};
 #[doc(inline)]
@@ -83,7 +103,7 @@ pub use reentrant::{ReentrantGuard, ReentrantLock};
 pub use stats::Stats;
 pub use status::{MasterStatus, Revoked, Status};
 
-/// What is lost at once if nobody keeps it, the compiler warns of.
+/// The compiler warns of what is lost at once if nobody keeps it.
 ///
 /// ```
 /// #![deny(unused_must_use)]

@@ -8,7 +8,8 @@ use crate::engine::settings::Terms;
 use crate::engine::waiting::{Patience, Pause};
 use crate::guard::LockGuard;
 use crate::options::Options;
-use crate::protocol::{Keys, NameError, Wait};
+use crate::protocol::{Keys, NameError, Operation, Wait};
+use crate::status::Status;
 use crate::sys::clock;
 use std::fmt;
 use std::sync::Arc;
@@ -16,8 +17,8 @@ use std::time::{Duration, Instant};
 
 /// A lock by name: one holder at a time among all clients of the same masters.
 ///
-/// A handle is cheap to make and to clone, and may be shared by threads; ownership is the guard, not the thread. A thread
-/// that acquires the same `Lock` twice waits for itself: use [`ReentrantLock`](crate::ReentrantLock) for that.
+/// It is cheap to make and to clone, and may be shared by threads. Ownership is the guard, not the thread: a thread
+/// that acquires the same `Lock` twice waits for itself. Use [`ReentrantLock`](crate::ReentrantLock) for that.
 ///
 /// The guard is dropped, and the lock released, at the end of the block of the variable that holds it: write
 /// `let _guard = lock.acquire()?;`. With `let _ = lock.acquire()?;` that is at once.
@@ -25,16 +26,22 @@ use std::time::{Duration, Instant};
 /// # What it promises
 ///
 /// While [`LockGuard::check`] says yes, no other guard of this name says yes, under the assumptions of
-/// [`Client::guarantees`](crate::Client::guarantees). It is a lease: a holder that is paused beyond its deadline is told so
-/// by `check`, but what it does without asking is stopped only by a [fencing token](LockGuard::fencing_token).
+/// [`Client::guarantees`](crate::Client::guarantees). It is a lease: a holder that is paused beyond its deadline learns
+/// so from `check`, but only a [fencing token](LockGuard::fencing_token) stops what it does without asking.
 ///
 /// # Fairness
 ///
-/// Threads of one client get the lock in the order in which they asked; one of them contends, the others stand in line.
-/// Between clients there are turns of about 7 ms: a client may take the lock again within its turn, then a release wakes
-/// who has waited longest, and the client steps back for about a millisecond. The order is nearly that in which the clients
-/// came; it is not promised, because messages are hints and whoever asks for the first time may find the lock free. Calls
-/// with [`Options::tries`] stand in no line and are not woken: they make their tries at their own pauses.
+/// Among the threads of one client the lock is fair: they get it in the order in which they asked. One of them contends
+/// at the masters, the others wait in the local queue, and the lease passes from thread to thread within
+/// [`Options::hand_over`].
+///
+/// Between clients it is *eventually fair*, as parking_lot's mutexes are. A client may take the lock again within a
+/// quantum of about 7 ms, which is what makes an unfair lock fast; when the quantum is over, its next release notifies
+/// the client that has waited longest, and it yields for about a millisecond. So no waiter is passed over for long, and
+/// the order is nearly that in which the clients came. It is not promised: notifications are hints that may be lost,
+/// and a client that asks for the first time may find the lock free.
+///
+/// Calls with [`Options::tries`] wait in no queue and are not notified: they try at their own pauses.
 ///
 /// # Cost
 ///
@@ -43,12 +50,13 @@ use std::time::{Duration, Instant};
 ///
 /// # Errors
 ///
-/// Contention is not an error. An outage is, when the time that the caller gave (or `outage_patience`) is over. A wrong
-/// name or option is [`Error::Config`], before anything is sent.
+/// Contention is not an error. An outage is one when the time that the caller gave, or
+/// [`outage_patience`](crate::ClientBuilder::outage_patience), is over: [`Error::NoQuorum`], [`Error::Quarantined`] or
+/// [`Error::TooSlow`]. A wrong name or option is [`Error::Config`], before anything is sent.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), redleash::Error> {
-/// let client = redleash::Client::builder().node("redis://10.0.0.1").node("redis://10.0.0.2").node("redis://10.0.0.3").build()?;
+/// let client = redleash::Client::from_env()?;
 /// let guard = client.lock("orders/42").acquire()?;
 /// // ... the work that only one may do; ask guard.check()? before what cannot be undone ...
 /// drop(guard);
@@ -81,18 +89,12 @@ impl Lock {
         }
     }
 
-    /// Replaces the options.
+    /// Replaces all options. They are checked by the call that acquires.
     pub fn options(mut self, options: Options) -> Lock {
         self.terms = options.terms(&self.engine.settings).ok().map(Arc::new);
         self.pause = options.pause(self.default_pause.as_ref());
         self.options = options;
         self
-    }
-
-    /// Whether the fencing token is drawn in the round that acquires; see [`Options::fenced`].
-    pub fn fenced(self, fenced: bool) -> Lock {
-        let options = self.options.clone().fenced(fenced);
-        self.options(options)
     }
 
     /// The lock's name.
@@ -103,8 +105,12 @@ impl Lock {
         }
     }
 
-    /// Waits until the lock is ours. Waits as long as others hold it; an outage is endured for the client's
-    /// `outage_patience`.
+    /// Waits until the lock is ours: as long as others hold it, and for at most the client's
+    /// [`outage_patience`](crate::ClientBuilder::outage_patience) during an outage.
+    ///
+    /// # Errors
+    ///
+    /// See [above](Lock#errors); also [`Error::TriesUsedUp`] with [`Options::tries`].
     #[must_use = "the lock is released as soon as the guard is dropped, at once with `let _ =`: keep it in a variable"]
     pub fn acquire(&self) -> Result<LockGuard, Error> {
         let wait = Wait::Forever { outage_patience: self.engine.settings.outage_patience };
@@ -115,17 +121,23 @@ impl Lock {
         }
     }
 
-    /// Takes the lock if it is free; `None` if another holds it. While a thread of this client holds it, no master is asked.
+    /// Takes the lock if it is free; `None` if another holds it. While a thread of this client holds it, no master is
+    /// asked.
     ///
-    /// Of several who ask at once, each may get a few votes and none enough. Then each asks up to three times more, after random pauses of
-    /// at most 3, 6 and 12 times its slowest round and 20 ms: of six that met 7 200 times one got the lock each time, where all
-    /// had gone away without it in 2 to 3 of 100 cases. A lock that is held by a bare quorum is asked for as often.
+    /// If several ask at once, each may get a few votes and none enough. On such a split vote it asks up to three times
+    /// more, with random pauses of at most 20 ms each, so that one of them gets the lock. It does the same for a lock
+    /// that a bare quorum holds, which looks alike.
+    ///
+    /// # Errors
+    ///
+    /// See [above](Lock#errors).
     #[must_use = "the lock is released as soon as the guard is dropped, at once with `let _ =`: keep it in a variable"]
     pub fn try_acquire(&self) -> Result<Option<LockGuard>, Error> {
         Ok(self.held(&mut Patience::new(Wait::Once, self.pause.as_ref()))?.map(LockGuard::new))
     }
 
-    /// Waits for at most `limit`; `None` if others held the lock all that time. Zero is [`try_acquire`](Lock::try_acquire).
+    /// Waits for at most `limit`; `None` if others held the lock all that time. Zero is
+    /// [`try_acquire`](Lock::try_acquire).
     #[must_use = "the lock is released as soon as the guard is dropped, at once with `let _ =`: keep it in a variable"]
     pub fn try_acquire_for(&self, limit: Duration) -> Result<Option<LockGuard>, Error> {
         let wait = if limit.is_zero() { Wait::Once } else { Wait::Until(clock::now().plus(limit)) };
@@ -139,9 +151,11 @@ impl Lock {
         self.try_acquire_for(clock::until(deadline))
     }
 
-    /// Waits until the lock is ours, `limit` is over (`None`: as [`acquire`](Lock::acquire) does), or `go_on` says no; then
-    /// it returns `None`. `go_on` is asked on the calling thread about twenty times a second while the call waits: for
-    /// whoever must look for a signal or a shutdown meanwhile, or shows progress.
+    /// Waits until the lock is ours; `None` if `limit` is over or `go_on` says no before. Without a limit it waits as
+    /// [`acquire`](Lock::acquire) does.
+    ///
+    /// `go_on` is called on the calling thread about twenty times a second while the call waits: for callers that look
+    /// for a signal or a shutdown meanwhile, or show progress.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), redleash::Error> {
@@ -169,8 +183,8 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// What `work` returns, if it is an error; else [`Error::Lost`] if the lease ended inside, in which case somebody else
-    /// may have been at work at the same time.
+    /// What `work` returns, if it is an error; else [`Error::Lost`] if the lease ended inside, in which case somebody
+    /// else may have been at work at the same time.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), redleash::Error> {
@@ -189,6 +203,17 @@ impl Lock {
         drop(guard);
         lost?;
         Ok(result)
+    }
+
+    /// What every master knows of this lock: one question to all of them, which writes nothing. Waits for each that is
+    /// not known to be down, at most the [master timeout](crate::ClientBuilder::master_timeout).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] for a wrong name. Masters that do not answer are part of the report.
+    pub fn status(&self) -> Result<Status, Error> {
+        let finished = self.engine.ask_all(self.keys()?.clone(), Operation::Status)?;
+        Ok(Status::of(self.name(), &self.engine.settings, &self.engine.labels, &finished))
     }
 
     fn finish_timed(&self, result: Result<Option<Arc<Held>>, Error>) -> Result<Option<LockGuard>, Error> {

@@ -16,40 +16,50 @@ pub const MIN_TTL: Duration = Duration::from_millis(100);
 
 /// How long a lock is held for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Lease {
-    /// A watchdog renews the lease, a third of `ttl` after each good round, until the guard is dropped. If the process dies
-    /// the lock is free again after at most `ttl` (and the lock-delay). A guard that is forgotten (`mem::forget`) is held, and
-    /// renewed, until the process ends.
+    /// A watchdog renews the lease, a third of `ttl` after each good round, until the guard is dropped. If the process
+    /// dies the lock is free again after at most `ttl` (and the lock-delay). A guard that is forgotten (`mem::forget`)
+    /// is held, and renewed, until the process ends.
     Watchdog {
         /// The life of each renewal.
+        #[cfg_attr(feature = "serde", serde(with = "crate::serialize::duration"))]
         ttl: Duration,
     },
-    /// The lease ends after `ttl` whatever happens; only [`LockGuard::extend`](crate::LockGuard::extend) prolongs it.
+    /// The lease ends after `ttl`; only [`LockGuard::extend`](crate::LockGuard::extend) prolongs it.
     Fixed {
         /// The life of the lease.
+        #[cfg_attr(feature = "serde", serde(with = "crate::serialize::duration"))]
         ttl: Duration,
     },
 }
 
-/// The pauses between attempts at a lock that others hold. The shortest is 1 ms: a shorter [`Backoff`](Retry::Backoff) or
-/// [`Fixed`](Retry::Fixed) pause is refused, a shorter [`Custom`](Retry::Custom) one is lengthened.
+/// The pauses between attempts at a lock that others hold. The shortest is 1 ms: a shorter [`Backoff`](Retry::Backoff)
+/// or [`Fixed`](Retry::Fixed) pause is refused, a shorter [`Custom`](Retry::Custom) one is lengthened.
 #[derive(Clone)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Retry {
     /// A random pause in `min..=max` at first; `max` grows by half per attempt, up to `cap`. The default: 50 to 250 ms,
     /// growing to 1 s.
     Backoff {
         /// The shortest pause.
+        #[cfg_attr(feature = "serde", serde(with = "crate::serialize::duration"))]
         min: Duration,
         /// The longest pause at first.
+        #[cfg_attr(feature = "serde", serde(with = "crate::serialize::duration"))]
         max: Duration,
         /// The longest pause.
+        #[cfg_attr(feature = "serde", serde(with = "crate::serialize::duration"))]
         cap: Duration,
     },
     /// The same pause every time. Clients that share it tend to collide; prefer some jitter.
-    Fixed(Duration),
+    Fixed(#[cfg_attr(feature = "serde", serde(with = "crate::serialize::duration"))] Duration),
     /// A pause of your own: the number of pauses so far in, the pause out. Below 1 ms it counts as 1 ms.
+    #[cfg_attr(feature = "serde", serde(skip))]
     Custom(Arc<dyn Fn(u32) -> Duration + Send + Sync>),
 }
 
@@ -76,13 +86,19 @@ impl fmt::Debug for Retry {
 /// # let _ = options;
 /// ```
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 #[must_use = "options change nothing before they are given to `Lock::options`"]
 pub struct Options {
     lease: Option<Lease>,
     fenced: bool,
+    #[cfg_attr(feature = "serde", serde(with = "crate::serialize::duration"))]
     lock_delay: Duration,
+    #[cfg_attr(feature = "serde", serde(with = "crate::serialize::duration"))]
     min_hold: Duration,
+    #[cfg_attr(feature = "serde", serde(with = "crate::serialize::maybe"))]
     max_hold: Option<Duration>,
+    #[cfg_attr(feature = "serde", serde(with = "crate::serialize::maybe"))]
     hand_over: Option<Duration>,
     tries: Option<u32>,
     fail_fast: bool,
@@ -102,21 +118,22 @@ impl Options {
         self
     }
 
-    /// Whether the fencing token is drawn in the round that acquires, instead of when it is first asked for. Default: no.
+    /// Whether the fencing token is drawn in the round that acquires, instead of when it is first asked for. Default:
+    /// no.
     pub fn fenced(mut self, fenced: bool) -> Options {
         self.fenced = fenced;
         self
     }
 
-    /// How much longer than the lease the key lives, so that a holder that vanished leaves a pause before the next one is
-    /// granted. A clean release leaves none. Default: zero. Together with the ttl at most `max_lease`.
+    /// How much longer than the lease the key lives, so that a holder that died leaves a pause before the next one gets
+    /// the lock. A release leaves none. Default: zero. Together with the ttl at most `max_lease`.
     pub fn lock_delay(mut self, delay: Duration) -> Options {
         self.lock_delay = delay;
         self
     }
 
-    /// The lock stays taken for at least this long after it was granted, even if it is released before. For cron jobs on
-    /// hosts whose clocks differ. Default: zero. At most `max_lease`.
+    /// The lock stays taken for at least this long after it was granted, even if it is released before. For cron jobs
+    /// on hosts whose clocks differ. Default: zero. At most `max_lease`.
     pub fn min_hold(mut self, hold: Duration) -> Options {
         self.min_hold = hold;
         self
@@ -129,11 +146,11 @@ impl Options {
         self
     }
 
-    /// How long threads of one client may pass the lock to one another without asking the masters, counted from the first
-    /// such hand-over; then it is released, so that other processes get their turn. Zero: never. Default: 10 ms.
+    /// How long threads of one client may pass the lock to one another without asking the masters, counted from the
+    /// first such hand-over; then it is released, so that other processes get it too. Zero: never. Default: 10 ms.
     ///
-    /// Only a lease that is renewed, was renewed well the last time and has half of its ttl left is passed on, to a caller
-    /// with the same options. The fencing token rises by one with each hand-over.
+    /// Only a lease that is renewed, was renewed well the last time and has half of its ttl left is passed on, to a
+    /// caller with the same options. The fencing token rises by one with each hand-over.
     pub fn hand_over(mut self, budget: Duration) -> Options {
         self.hand_over = Some(budget);
         self
@@ -146,8 +163,8 @@ impl Options {
         self
     }
 
-    /// Whether an outage (no quorum, quarantine) ends the call at once instead of being retried. A round always ends as
-    /// soon as it is decided, which is what redsync's `WithFailFast` asks for. Default: no.
+    /// Whether an outage (no quorum, a quarantine) ends the call at once, instead of being tried again. Default: no. (A
+    /// round always ends as soon as it is decided, which is what redsync's `WithFailFast` asks for.)
     pub fn fail_fast(mut self, fail_fast: bool) -> Options {
         self.fail_fast = fail_fast;
         self
@@ -234,8 +251,8 @@ pub(crate) fn check_extension(ttl: Duration, settings: &Settings, terms: &Terms)
     let asked = validity::ttl_for(ttl, settings.drift);
     if asked > most {
         let problem = format!(
-            "an extension for {ttl:?} is above the longest, {:?}: max_lease ({:?}), less the lock_delay ({:?}) and the margin for \
-             clocks that differ",
+            "an extension for {ttl:?} is above the longest, {:?}: max_lease ({:?}), less the lock_delay ({:?}) \
+             and the margin for clocks that differ",
             validity::longest_for(most, settings.drift),
             settings.max_lease,
             terms.lock_delay

@@ -1,7 +1,6 @@
 //! `ReentrantLock`: a lock that its thread may acquire again.
 
-use crate::engine::error::Error;
-use crate::engine::held::Held;
+use crate::engine::error::{Error, ReleaseOutcome};
 use crate::guard::LockGuard;
 use crate::lock::Lock;
 use crate::options::Options;
@@ -19,12 +18,12 @@ use std::time::{Duration, Instant};
 ///
 /// # What it promises
 ///
-/// As [`Lock`], with which it shares keys: a `Lock` and a `ReentrantLock` of one name exclude each other. Ownership is per
-/// thread and client: guards are not `Send`, and another thread of this process waits like any other client.
+/// As [`Lock`], with which it shares keys: a `Lock` and a `ReentrantLock` of one name exclude each other. Ownership is
+/// per thread and client: guards are not `Send`, and another thread of this process waits like any other client.
 ///
 /// # Fairness
 ///
-/// None, as [`Lock`].
+/// As [`Lock`].
 ///
 /// # Cost
 ///
@@ -54,11 +53,6 @@ impl ReentrantLock {
     /// Replaces the options. They count when the thread first acquires; re-entry keeps what it holds.
     pub fn options(self, options: Options) -> ReentrantLock {
         ReentrantLock { lock: self.lock.options(options) }
-    }
-
-    /// Whether the fencing token is drawn in the round that acquires; see [`Options::fenced`].
-    pub fn fenced(self, fenced: bool) -> ReentrantLock {
-        ReentrantLock { lock: self.lock.fenced(fenced) }
     }
 
     /// The lock's name.
@@ -91,6 +85,17 @@ impl ReentrantLock {
     #[must_use = "the lock is left as soon as the guard is dropped, at once with `let _ =`: keep it in a variable"]
     pub fn try_acquire_until(&self, deadline: Instant) -> Result<Option<ReentrantGuard>, Error> {
         self.enter_or(|| self.lock.try_acquire_until(deadline))
+    }
+
+    /// Waits until the lock is this thread's, `limit` is over, or `go_on` says no; see [`Lock::acquire_while`].
+    /// Re-entry does not wait, and does not ask `go_on`.
+    #[must_use = "the lock is left as soon as the guard is dropped, at once with `let _ =`: keep it in a variable"]
+    pub fn acquire_while(
+        &self,
+        limit: Option<Duration>,
+        go_on: impl FnMut() -> bool,
+    ) -> Result<Option<ReentrantGuard>, Error> {
+        self.enter_or(|| self.lock.acquire_while(limit, go_on))
     }
 
     /// Acquires the lock, runs `work`, and leaves it; see [`Lock::with`].
@@ -139,12 +144,12 @@ impl fmt::Debug for ReentrantLock {
 
 /// One entry into a [`ReentrantLock`]; the lock is released when the thread's last one is dropped, in any order.
 ///
-/// Everything that a [`LockGuard`] tells, it tells too.
+/// It has all methods of a [`LockGuard`] that take it by reference.
 #[must_use = "the lock is left as soon as the guard is dropped"]
 pub struct ReentrantGuard {
     key: (usize, Arc<str>),
     inner: Option<Rc<LockGuard>>,
-    not_send: PhantomData<*const Held>,
+    not_send: PhantomData<*const ()>,
 }
 
 impl ReentrantGuard {
@@ -152,6 +157,27 @@ impl ReentrantGuard {
     pub fn depth(&self) -> usize {
         // One more is the thread's own note.
         self.inner.as_ref().map_or(0, Rc::strong_count).saturating_sub(1)
+    }
+
+    /// Leaves the lock. If this is the thread's last guard of it, the lock is released as by [`LockGuard::release`],
+    /// which waits for a quorum to confirm it; `None` if the thread still holds it by another guard.
+    #[must_use = "a release can find that the lock was lost, or stay unconfirmed"]
+    pub fn release(mut self) -> Option<ReleaseOutcome> {
+        let inner = self.leave();
+        // What is dropped here is a guard without a lease.
+        Rc::into_inner(inner?).map(LockGuard::release)
+    }
+
+    /// Takes this entry out, and the thread's own note with the last one.
+    fn leave(&mut self) -> Option<Rc<LockGuard>> {
+        let last = self.depth() == 1;
+        let inner = self.inner.take();
+        if last {
+            // At the end of a thread its notes may be gone already.
+            let noted = HOLDS.try_with(|holds| holds.try_borrow_mut().ok().and_then(|mut h| h.remove(&self.key)));
+            drop(noted);
+        }
+        inner
     }
 }
 
@@ -168,13 +194,7 @@ impl Deref for ReentrantGuard {
 
 impl Drop for ReentrantGuard {
     fn drop(&mut self) {
-        let last = self.depth() == 1;
-        drop(self.inner.take());
-        if last {
-            // At the end of a thread its notes may be gone already.
-            let noted = HOLDS.try_with(|holds| holds.try_borrow_mut().ok().and_then(|mut h| h.remove(&self.key)));
-            drop(noted);
-        }
+        drop(self.leave());
     }
 }
 

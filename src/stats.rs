@@ -1,37 +1,33 @@
 //! How a client has fared.
 
 use crate::engine::core::Engine;
+use crate::engine::error::Undelivered;
 use std::time::Duration;
 
 /// What [`Client::stats`](crate::Client::stats) counts, since the client was built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// The longest time from the moment at which something was due for a lease (a renewal, the announcement of its end) to its
-    /// being begun. More than a few milliseconds says that this process was stopped, or is short of processor time; above
-    /// 50 ms it is logged.
+    /// The longest delay with which something began that was due for a lease: a renewal, or the announcement of its
+    /// end. More than a few milliseconds mean that this process was stopped, or is short of processor time; above 50 ms
+    /// it is logged.
     pub renewal_latest: Duration,
-    /// The same of the client's chores, such as delivering releases again and looking after idle connections. Leases do not
+    /// The same for the client's chores, such as delivering releases again and checking idle connections. Leases do not
     /// wait for them.
     pub chore_latest: Duration,
     /// How many chores took longer than 10 ms. Chores do not block, so this too tells of a lack of processor time.
     pub chore_overruns: u64,
-    /// Releases that could not be delivered and are being tried again.
-    pub undelivered: usize,
-    /// Releases that were given up: their keys ended with their ttl, or too many were waiting.
-    pub left_to_ttl: u64,
+    /// Releases that could not be delivered.
+    pub undelivered: Undelivered,
 }
 
 impl Stats {
-    pub(crate) fn of(engine: &Engine) -> Stats {
-        // In a forked child a mutex of the reaper may be locked for ever.
-        let (undelivered, left_to_ttl) = if engine.is_forked() { (0, 0) } else { engine.reaper.counts() };
+    pub(crate) fn of(engine: &Engine, undelivered: Undelivered) -> Stats {
         Stats {
             renewal_latest: engine.timer.latest(),
             chore_latest: engine.chores.latest(),
             chore_overruns: engine.record.overruns(),
             undelivered,
-            left_to_ttl,
         }
     }
 }

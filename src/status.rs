@@ -4,13 +4,15 @@ use crate::engine::core::Engine;
 use crate::engine::error::{Error, MasterAnswer, Rounded};
 use crate::engine::rounds::Finished;
 use crate::engine::settings::Settings;
+use crate::holder::Holder;
 use crate::protocol::generation::Generation;
-use crate::protocol::owner::Holder;
 use crate::protocol::{Answer, Cause, MasterView};
 use std::fmt;
 use std::time::Duration;
 
-/// What every master knows of a lock.
+/// What every master knows of a lock, at about the same moment.
+///
+/// With the feature `serde` it is serialized to the object that `redleash status --json` prints.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Status {
@@ -24,29 +26,25 @@ pub struct Status {
     quarantine: bool,
 }
 
-/// What one master knows of a lock. Tokens are shown by eight digits of a hash.
+/// What one master knows of a lock.
+///
+/// If the master did not answer, `failure` says why, and all that follows it is `None`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct MasterStatus {
     /// Host and port or the path of the socket, without credentials.
     pub master: String,
-    /// Why the master says nothing, if so.
+    /// Why the master did not answer; `None` if it did.
     pub failure: Option<String>,
-    /// Whether the lock was taken from its holder by force and its lease has not ended yet.
-    pub revoked: bool,
-    /// The holder's label, if the key is there.
-    pub holder: Option<String>,
-    /// Eight hexadecimal digits of the hash of the holder's token.
-    pub fingerprint: Option<String>,
-    /// When the holder began its attempt, in milliseconds since 1970 by the holder's clock.
-    pub since_ms: Option<u64>,
-    /// The remaining life of the key on this master.
+    /// Who holds the lock on this master.
+    pub holder: Option<Holder>,
+    /// The remaining life of the key on this master, by its clock; `None` if the key is absent.
     pub ttl: Option<Duration>,
-    /// The fencing counter.
+    /// The fencing counter; `None` if no token was drawn yet.
     pub fence: Option<u64>,
     /// The identity in the master's generation, if it has one: 24 digits of its run id and 24 of its replication id.
     pub generation: Option<String>,
-    /// How much longer the master is in quarantine.
+    /// How much longer the master is in quarantine; `None` if it is not.
     pub quarantined_for: Option<Duration>,
     /// How long the master took to answer this question, from the moment it was queued here.
     pub round_trip: Option<Duration>,
@@ -59,7 +57,7 @@ impl Status {
             Some((Answer::View(view), at)) => {
                 MasterStatus { round_trip: Some(at.since(finished.start)), ..MasterStatus::of(label, view) }
             }
-            Some((other, _)) => MasterStatus::silent(label, MasterAnswer::from(other).to_string()),
+            Some((other, _)) => MasterStatus::silent(label, MasterAnswer::of(other).to_string()),
             None => MasterStatus::silent(label, Cause::TimedOut.to_string()),
         });
         let (quorum, quarantine) = (settings.quorum.votes(), settings.quarantine);
@@ -70,24 +68,32 @@ impl Status {
         self.masters.iter().filter(|m| m.failure.is_none() && says(m)).count() >= self.quorum
     }
 
-    /// Whether nobody holds the lock, as a quorum of masters says that may vote: a master that lost its memory not long ago
-    /// has no key, and cannot tell whether somebody still relies on the lock.
+    /// Who holds the lock, as a quorum of masters agrees. It is [`Holder::Nobody`] if the lock is
+    /// [free](Status::is_free).
+    ///
+    /// `None` if no quorum agrees: too few masters answer, too few may vote (see [`is_free`](Status::is_free)), or, for
+    /// a moment, two clients that acquire the lock at the same time share the votes.
+    pub fn holder(&self) -> Option<&Holder> {
+        let mut named = self.masters.iter().filter_map(|m| m.holder.as_ref()).filter(|h| **h != Holder::Nobody);
+        let agreed = named.find(|holder| self.is_quorum(|m| m.holder.as_ref() == Some(*holder)));
+        agreed.or_else(|| self.is_free().then_some(&Holder::Nobody))
+    }
+
+    /// Whether a quorum of masters has the same value: an owner's, or a foreign one, which keeps all others out as
+    /// well.
+    pub fn is_held(&self) -> bool {
+        matches!(self.holder(), Some(Holder::Owner { .. } | Holder::Foreign { .. }))
+    }
+
+    /// Whether nobody holds the lock, as a quorum of masters says that may vote: a master that lost its memory not long
+    /// ago has no key, and cannot tell whether somebody still relies on the lock.
     pub fn is_free(&self) -> bool {
-        self.is_quorum(|m| m.holder.is_none() && (m.votes() || !self.quarantine))
+        self.is_quorum(|m| m.holder == Some(Holder::Nobody) && (m.votes() || !self.quarantine))
     }
 
     /// Whether the lock was taken from its holder by force, whose lease has not ended yet.
     pub fn is_revoked(&self) -> bool {
-        self.is_quorum(|m| m.revoked)
-    }
-
-    /// The label of the owner that a quorum of masters agrees on, if there is one.
-    pub fn holder(&self) -> Option<&str> {
-        let same = |m: &&MasterStatus| {
-            self.masters.iter().filter(|o| o.fingerprint.is_some() && o.fingerprint == m.fingerprint).count()
-                >= self.quorum
-        };
-        self.masters.iter().find(same).and_then(|m| m.holder.as_deref())
+        self.holder() == Some(&Holder::Revoked)
     }
 }
 
@@ -101,10 +107,7 @@ impl MasterStatus {
         MasterStatus {
             master: label.to_string(),
             failure: Some(failure),
-            revoked: false,
             holder: None,
-            fingerprint: None,
-            since_ms: None,
             ttl: None,
             fence: None,
             generation: None,
@@ -114,57 +117,33 @@ impl MasterStatus {
     }
 
     fn of(label: &str, view: &MasterView) -> MasterStatus {
-        let (holder, fingerprint, since_ms) = match (&view.holder, &view.foreign_type) {
-            (Some(Holder::Owner { label, fingerprint, since_ms }), _) => {
-                (Some(label.clone()), Some(fingerprint.clone()), Some(*since_ms))
-            }
-            (Some(Holder::Revoked), _) => (Some("(revoked)".into()), None, None),
-            (Some(Holder::Foreign(hash)), _) => (Some("(not redleash)".into()), Some(hash.clone()), None),
-            (None, Some(kind)) => (Some(format!("(a {kind}, not a lock)")), None, None),
-            (None, None) => (None, None, None),
-        };
         let wait = |g: &Generation| g.ready_at_us.checked_sub(view.time_us).filter(|us| *us > 0);
         MasterStatus {
+            master: label.to_string(),
             failure: None,
-            revoked: view.holder == Some(Holder::Revoked),
-            holder,
-            fingerprint,
-            since_ms,
+            holder: Some(Holder::of(view)),
             ttl: view.ttl,
             fence: view.fence,
             generation: view.generation.as_ref().map(|g| g.identity.clone()),
             quarantined_for: view.generation.as_ref().and_then(wait).map(Duration::from_micros),
-            ..MasterStatus::silent(label, String::new())
+            round_trip: None,
         }
     }
 }
 
-/// A label comes from the masters, where any client can write: control characters and those that turn the direction of writing
-/// around would act on the reader's terminal.
-fn escaped(label: &str) -> String {
-    let harmful = |c: char| {
-        c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    let mut text = String::with_capacity(label.len());
-    for c in label.chars() {
-        if harmful(c) { text.extend(c.escape_default()) } else { text.push(c) }
-    }
-    text
-}
-
-/// Labels are shown with their control characters escaped.
+/// One line for the lock and one per master. Labels are shown with their control characters escaped.
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let answered = self.masters.iter().filter(|m| m.failure.is_none()).count();
         match self.holder() {
-            Some(holder) => writeln!(f, "{:?} is held by {}", self.name, escaped(holder))?,
+            Some(Holder::Nobody) => writeln!(f, "{:?} is free", self.name)?,
+            Some(Holder::Revoked) => {
+                writeln!(f, "{:?} was revoked and is free when the former lease has ended", self.name)?;
+            }
+            Some(holder) => writeln!(f, "{:?} is held by {holder}", self.name)?,
             None if answered < self.quorum => {
                 writeln!(f, "{:?}: unknown, {answered} of {} masters answered", self.name, self.masters.len())?;
             }
-            None if self.is_revoked() => {
-                writeln!(f, "{:?} was revoked and is free when the former lease has ended", self.name)?;
-            }
-            None if self.is_free() => writeln!(f, "{:?} is free", self.name)?,
             None if self.quarantine && !self.is_quorum(MasterStatus::votes) => {
                 writeln!(f, "{:?}: unknown, too few masters remember who held it", self.name)?;
             }
@@ -186,10 +165,10 @@ impl fmt::Display for MasterStatus {
             return write!(f, "{failure}");
         }
         match &self.holder {
-            Some(holder) => write!(f, "{}", escaped(holder))?,
-            None => write!(f, "free")?,
+            None | Some(Holder::Nobody) => write!(f, "free")?,
+            Some(holder) => write!(f, "{holder}")?,
         }
-        if let Some(fingerprint) = &self.fingerprint {
+        if let Some(fingerprint) = self.holder.as_ref().and_then(Holder::fingerprint) {
             write!(f, " #{fingerprint}")?;
         }
         if let Some(ttl) = self.ttl {
@@ -236,17 +215,5 @@ impl Revoked {
             masters: said().filter_map(ttl).count(),
             free_in: said().filter_map(ttl).max().map(|d| if now { Duration::ZERO } else { d }),
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::MasterStatus;
-
-    #[test]
-    fn labels_are_shown_escaped() {
-        let holder = Some("Zoë\x1b[2J\n\u{9b}m\u{202e}".to_string());
-        let status = MasterStatus { holder, failure: None, ..MasterStatus::silent("a:1", String::new()) };
-        assert_eq!(status.to_string(), "Zoë\\u{1b}[2J\\n\\u{9b}m\\u{202e}, no generation");
     }
 }

@@ -8,6 +8,7 @@
 mod support;
 
 use redleash::{DetachedLease, Error, Lease, LossReason, Options, WatchdogMode};
+use std::str::FromStr;
 use support::child::{Child, hear, say, task};
 use support::proxy::{Fault, Proxy};
 use support::{SOON, always, builder, client, eventually, masters, no_keys_left, secs, settle, settled, value};
@@ -40,13 +41,13 @@ fn between_two_processes_through_a_pipe() {
     child.expect("ready");
     let short = Options::new().lease(Lease::Watchdog { ttl: secs(3) });
     let handle = client.lock("x").options(short).acquire().unwrap().detach().unwrap();
-    for line in handle.reveal().lines() {
+    for line in handle.to_string().lines() {
         child.tell(line);
     }
     child.tell("end");
     child.expect("adopted");
     always(secs(4), "renewed by the child", || client.lock("x").try_acquire().unwrap().is_none());
-    assert!(client.status("x").unwrap().holder().is_some());
+    assert!(client.status("x").unwrap().is_held());
     child.tell("release");
     assert!(child.end(SOON).success());
     no_keys_left(&masters);
@@ -61,7 +62,7 @@ fn adopting_child() {
     let client = without_settling(task.nodes);
     say("ready");
     let lines: Vec<String> = std::iter::repeat_with(hear).take_while(|line| line != "end").collect();
-    let handle = DetachedLease::parse(&lines.join("\n")).unwrap();
+    let handle = DetachedLease::from_str(&lines.join("\n")).unwrap();
     let guard = client.adopt(handle).unwrap();
     guard.check().unwrap();
     say("adopted");
@@ -80,8 +81,8 @@ fn a_second_adoption_is_refused() {
     let Some(masters) = masters(3) else { return };
     let (a, b) = (settled(&masters), client(&masters));
     let handle = a.lock("x").acquire().unwrap().detach().unwrap();
-    let copy = DetachedLease::parse(&handle.reveal()).unwrap();
-    let again = DetachedLease::parse(&handle.reveal()).unwrap();
+    let copy = DetachedLease::from_str(&handle.to_string()).unwrap();
+    let again = DetachedLease::from_str(&handle.to_string()).unwrap();
     let adopted = b.adopt(handle).unwrap();
     assert!(matches!(a.adopt(copy), Err(Error::NoQuorum(_) | Error::Lost(_))));
     assert!(matches!(b.adopt(again), Err(Error::NoQuorum(_) | Error::Lost(_))));
@@ -126,16 +127,16 @@ fn a_handle_shows_no_secret_and_text_that_is_none_is_refused() {
     let Some(masters) = masters(3) else { return };
     let client = settled(&masters);
     let handle = client.lock("x").acquire().unwrap().detach().unwrap();
-    let text = handle.reveal();
+    let text = handle.to_string();
     let secret = masters.iter().find_map(|m| value(m, "x")).unwrap().split('|').next().unwrap().to_string();
     assert!(text.contains(&secret));
     let shown = format!("{handle:?} {handle:#?}");
     assert!(shown.contains("\"x\"") && !shown.contains(&secret), "{shown}");
     let not_hex = text.replace(&secret, "zz");
     for bad in ["", "nonsense", "redleash2\n1\n2", not_hex.as_str(), text.replace("redleash2", "redleash9").as_str()] {
-        match DetachedLease::parse(bad) {
+        match DetachedLease::from_str(bad) {
             Err(Error::Config(error)) => {
-                assert_eq!(error.field, "handle");
+                assert_eq!(error.field, "detached lease");
                 assert!(!error.problem.contains(&secret));
             }
             other => panic!("{bad:?}: {other:?}"),
@@ -159,7 +160,7 @@ fn a_deadline_is_a_moment_of_the_boot_clock() {
     let before = boot();
     let guard = client(&masters).lock("x").options(fixed).acquire().unwrap();
     let after = boot();
-    let text = guard.detach().unwrap().reveal();
+    let text = guard.detach().unwrap().to_string();
     let until: u64 = text.lines().nth(2).unwrap().parse().unwrap();
     // 10 s less 1 % and 2 ms.
     let validity = 9_898_000_000;

@@ -139,7 +139,7 @@ fn a_quarantine_longer_than_the_patience_is_an_error_at_once() {
     let error = client.lock("job").acquire().unwrap_err();
     assert!(start.elapsed() < secs(10), "{:?}", start.elapsed());
     match &error {
-        Error::Quarantined { ready_in, tally } => {
+        Error::Quarantined { ready_in, tally, .. } => {
             assert!(*ready_in > secs(15) && *ready_in <= secs(80), "{ready_in:?}");
             assert_eq!(tally.masters.len(), 3);
         }

@@ -74,8 +74,6 @@ is_not!(ReentrantGuard: Sync);
 is_not!(LockGuard: Clone);
 is_not!(ReentrantGuard: Clone);
 is_not!(DetachedLease: Clone);
-// It may hold a secret in another form; only `reveal` tells it.
-is_not!(DetachedLease: Display);
 
 fn boxed(error: Error) -> Box<dyn std::error::Error + Send + Sync> {
     Box::new(error)

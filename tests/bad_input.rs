@@ -159,7 +159,7 @@ fn options() {
         build("retry", "1 ms", |b| b.retry(too_short));
     }
     config(client.reentrant_lock("x").options(o().tries(0)).acquire(), "tries", "at least 1");
-    config(client.lock("x").options(o().tries(0)).fenced(true).try_acquire(), "tries", "at least 1");
+    config(client.lock("x").options(o().tries(0).fenced(true)).try_acquire(), "tries", "at least 1");
     assert!(start.elapsed() < secs(5), "{:?}", start.elapsed());
 }
 

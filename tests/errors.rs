@@ -103,7 +103,7 @@ fn an_outage_names_every_master_and_why() {
     reads(&error, "NoQuorum", &["0 of 2 needed votes", "of trying", &two[0], &two[1]]);
     masters[2].kill();
     match guard.release() {
-        ReleaseOutcome::Unconfirmed(reports) => is_readable(&format!("{reports:?}")),
+        ReleaseOutcome::Unconfirmed(unconfirmed) => is_readable(&unconfirmed.to_string()),
         other => panic!("{other:?}"),
     }
     drop(client(&masters));

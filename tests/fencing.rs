@@ -18,7 +18,8 @@ fn one_master_that_lost_its_counter_goes_on_by_its_clock() {
     let client = client(&masters);
     let mut last = 0;
     for round in 0..20 {
-        let token = client.lock("x").fenced(round % 2 == 0).acquire().unwrap().fencing_token().unwrap();
+        let token =
+            client.lock("x").options(Options::new().fenced(round % 2 == 0)).acquire().unwrap().fencing_token().unwrap();
         assert!(token > last, "{round}: {token} after {last}");
         last = token;
         if round % 5 == 4 { masters[0].restart_empty().unwrap() } else { drop(masters[0].command(&["FLUSHALL"])) }
@@ -50,7 +51,7 @@ fn they_rise_over_three_hundred_grants() {
         }
         let client = &clients[i % 2];
         let fenced = i % 3 == 0;
-        let guard = client.lock("x").fenced(fenced).acquire().unwrap();
+        let guard = client.lock("x").options(Options::new().fenced(fenced)).acquire().unwrap();
         // Not every holder asks.
         if fenced || i % 3 == 1 {
             let token = guard.fencing_token().unwrap_or_else(|e| panic!("grant {i}: {e}"));
@@ -73,7 +74,7 @@ fn they_rise_when_all_masters_forget() {
     let mut last = 0;
     for round in 0..3 {
         for fenced in [true, false] {
-            let guard = client.lock("x").fenced(fenced).acquire().unwrap();
+            let guard = client.lock("x").options(Options::new().fenced(fenced)).acquire().unwrap();
             let token = guard.fencing_token().unwrap();
             assert!(token > last, "round {round}: {token} after {last}");
             last = token;
@@ -101,7 +102,7 @@ fn a_token_outlives_extensions_and_renewals() {
 fn asked_for_in_the_acquire_it_costs_no_round_more() {
     let Some(masters) = masters(3) else { return };
     let client = settled(&masters);
-    let guard = client.lock("x").fenced(true).acquire().unwrap();
+    let guard = client.lock("x").options(Options::new().fenced(true)).acquire().unwrap();
     // Nobody answers any more, and it is known all the same.
     masters.iter().for_each(|m| m.pause().unwrap());
     assert!(guard.fencing_token().unwrap() > 0);
@@ -135,7 +136,7 @@ fn a_fenced_lock_whose_token_no_quorum_takes_is_given_back() {
     // One counter is ahead, so the token has to be written back to others.
     let ahead = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + secs(10);
     assert!(masters[0].command(&["SET", &fence_key("x"), &ahead.as_micros().to_string()]).unwrap().is_ok());
-    let lock = client.lock("x").fenced(true);
+    let lock = client.lock("x").options(Options::new().fenced(true));
     // Unless the two that agree were the first to vote.
     eventually("no quorum takes it", || matches!(lock.try_acquire(), Err(Error::NoQuorum(_))));
     assert!(proxies.iter().map(Proxy::misbehaved).sum::<u64>() > 0, "no token was written back");
@@ -153,7 +154,7 @@ fn a_lost_lock_gives_no_token() {
     eventually("over", || guard.check().is_err());
     assert!(matches!(guard.fencing_token(), Err(Error::Lost(_))));
     // One that was drawn in time is remembered, and the resource refuses it when a later one was there.
-    let first = client.lock("y").fenced(true).acquire().unwrap();
+    let first = client.lock("y").options(Options::new().fenced(true)).acquire().unwrap();
     let token = first.fencing_token().unwrap();
     drop(first);
     let second = client.lock("y").acquire().unwrap();
@@ -167,7 +168,7 @@ fn on_one_master_and_on_five() {
         let client = if n == 1 { client(&masters) } else { settled(&masters) };
         let mut last = 0;
         for i in 0..60 {
-            let guard = client.lock("x").fenced(i % 2 == 0).acquire().unwrap();
+            let guard = client.lock("x").options(Options::new().fenced(i % 2 == 0)).acquire().unwrap();
             let token = guard.fencing_token().unwrap();
             assert!(token > last, "{n} masters: {token} after {last}");
             last = token;

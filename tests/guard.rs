@@ -16,7 +16,7 @@ fn how_long_it_holds() {
     assert!(guard.remaining() > secs(5) && guard.remaining() < secs(30), "{:?}", guard.remaining());
     guard.ensure(secs(5)).unwrap();
     match guard.ensure(secs(31)) {
-        Err(Error::EndsSoon { name, left, wanted }) => {
+        Err(Error::EndsSoon { name, left, wanted, .. }) => {
             assert_eq!((name.as_str(), wanted), ("x", secs(31)));
             assert!(left > secs(5) && left < secs(30), "{left:?}");
         }

@@ -62,7 +62,7 @@ fn no_larger(before: &Size) {
 
 /// A lock's life in every way.
 fn cycle(client: &Client, i: usize) {
-    let lock = client.lock("x").fenced(i.is_multiple_of(7));
+    let lock = client.lock("x").options(Options::new().fenced(i.is_multiple_of(7)));
     match i % 5 {
         0 => assert_eq!(lock.acquire().unwrap().release(), redleash::ReleaseOutcome::Released),
         1 => lock.with(|guard| guard.check()).unwrap(),

@@ -33,15 +33,15 @@ fn no_release_waits_for_a_master_that_has_nothing_of_the_lock() {
     masters[1].kill();
     eventually("it is known to be down", || {
         drop(client.lock("probe").acquire().unwrap());
-        let before = client.undelivered();
+        let before = support::undelivered(&client);
         assert_eq!(client.lock("after").acquire().unwrap().release(), ReleaseOutcome::Released);
-        client.undelivered() == before
+        support::undelivered(&client) == before
     });
-    let before = client.undelivered();
+    let before = support::undelivered(&client);
     for i in 0..500 {
         assert_eq!(client.lock(&format!("after/{i}")).acquire().unwrap().release(), ReleaseOutcome::Released);
     }
-    let after = client.undelivered();
+    let after = support::undelivered(&client);
     assert!(after.0 <= before.0 && after.1 <= before.1 + before.0 as u64, "{before:?}, then {after:?}");
 }
 

@@ -31,7 +31,7 @@ fn three_masters_with_the_quarantine() {
 
 #[test]
 fn what_is_switched_off_is_not_promised() {
-    for (yes, no) in [words(3, |b| b.quarantine(false)), words(3, ClientBuilder::for_tests), words(1, |b| b)] {
+    for (yes, no) in [words(3, |b| b.quarantine(false)), words(1, |b| b)] {
         assert!(!yes.contains("restart"), "{yes}");
         assert!(no.contains("quarantine is off") && no.contains("second holder"), "{no}");
     }

@@ -7,7 +7,7 @@
 
 mod support;
 
-use redleash::{Error, Lease, LossReason, Options, Retry};
+use redleash::{Error, Lease, LossReason, Options, ReleaseOutcome, Retry};
 use std::thread;
 use support::servers::Server;
 use support::{SOON, always, client, eventually, lock_keys, masters, ms, no_keys_left, reason, secs, settled};
@@ -180,4 +180,43 @@ fn a_thread_may_hold_several() {
     b2.check().unwrap();
     drop((a2, b2));
     no_keys_left(&masters);
+}
+
+#[test]
+fn a_release_says_what_became_of_the_last_entry() {
+    let Some(masters) = masters(3) else { return };
+    let client = settled(&masters);
+    let lock = client.reentrant_lock("x");
+    let (outer, inner) = (lock.acquire().unwrap(), lock.acquire().unwrap());
+    assert_eq!(inner.release(), None, "the thread still holds it");
+    outer.check().unwrap();
+    assert_eq!(outer.release(), Some(ReleaseOutcome::Released));
+    no_keys_left(&masters);
+    // In the other order, and with a lease that was lost.
+    let brief = lock.clone().options(Options::new().lease(Lease::Fixed { ttl: ms(300) }));
+    let (outer, inner) = (brief.acquire().unwrap(), brief.acquire().unwrap());
+    assert_eq!(outer.release(), None);
+    eventually("over", || inner.check().is_err());
+    let Some(ReleaseOutcome::AlreadyLost(lost)) = inner.release() else { panic!("it was lost") };
+    assert_eq!((lost.name.as_str(), lost.reason), ("x", LossReason::Expired));
+    assert_eq!(lock.acquire().unwrap().depth(), 1, "a new first entry");
+}
+
+#[test]
+fn a_wait_goes_on_while_the_caller_says_so() {
+    let Some(masters) = masters(3) else { return };
+    let (a, b) = (settled(&masters), client(&masters));
+    let lock = a.reentrant_lock("x");
+    let held = b.lock("x").acquire().unwrap();
+    let mut asked = 0;
+    let refused = lock.acquire_while(None, || {
+        asked += 1;
+        asked < 3
+    });
+    assert!(refused.unwrap().is_none() && asked == 3);
+    assert!(lock.acquire_while(Some(ms(50)), || true).unwrap().is_none(), "its time is over");
+    drop(held);
+    let outer = lock.acquire_while(Some(SOON), || true).unwrap().expect("free");
+    let inner = lock.acquire_while(None, || panic!("re-entry does not ask")).unwrap().expect("this thread's");
+    assert_eq!((outer.depth(), inner.depth()), (2, 2));
 }

@@ -8,6 +8,7 @@
 mod support;
 
 use redleash::{Client, ClientBuilder, DetachedLease, Error, Lease, LossReason, Options, ReleaseOutcome, Retry};
+use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -65,7 +66,7 @@ fn a_user_without_a_channel_releases() {
     no_keys_left(&masters);
     // All is answered when this is: it goes behind the releases.
     drop(client.lock("x").acquire().unwrap());
-    assert_eq!(client.undelivered(), (0, 0));
+    assert_eq!(support::undelivered(&client), (0, 0));
 }
 
 /// A limit for connecting without an end made the connector panic, and `build` hang. (Other limits may be without end.)
@@ -165,11 +166,11 @@ fn a_handle_that_does_not_name_its_boot_is_refused() {
     let Some(masters) = masters(3) else { return };
     let client = settled(&masters);
     let handle = client.lock("x").acquire().unwrap().detach().unwrap();
-    let text = handle.reveal();
+    let text = handle.to_string();
     let mut lines: Vec<&str> = text.split('\n').collect();
     for boot in ["", "another"] {
         lines[1] = boot;
-        config(DetachedLease::parse(&lines.join("\n")), "handle");
+        config(DetachedLease::from_str(&lines.join("\n")), "detached lease");
     }
     drop(client.adopt(handle).unwrap());
     no_keys_left(&masters);

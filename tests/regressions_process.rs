@@ -111,8 +111,9 @@ fn a_child_hands_nothing_over() {
     let Some(masters) = masters(3) else { return };
     let _alone = alone();
     let client = settled(&masters);
-    let mut guards: Vec<_> =
-        (0..2).map(|i| Some(client.lock(&format!("x/{i}")).fenced(true).acquire().unwrap())).collect();
+    let mut guards: Vec<_> = (0..2)
+        .map(|i| Some(client.lock(&format!("x/{i}")).options(Options::new().fenced(true)).acquire().unwrap()))
+        .collect();
     for guard in guards.iter_mut().flatten() {
         // The child drops a sender and callbacks, too.
         assert!(guard.lost().try_recv().is_err());

@@ -81,7 +81,7 @@ fn answers_to_an_extension_decided_while_written_are_read() {
 #[test]
 fn a_release_decided_while_written_does_not_spoil_the_next_lock() {
     let Some(masters) = masters(3) else { return };
-    let client = builder(masters.urls()).for_tests().connect_timeout(ms(250)).build().unwrap();
+    let client = builder(masters.urls()).quarantine(false).connect_timeout(ms(250)).build().unwrap();
     let guard = client.lock("x").acquire().unwrap();
     masters[0].kill();
     masters[1].kill();
@@ -225,7 +225,8 @@ fn a_leader_whose_round_is_decided_by_anothers_write_wakes_up() {
     const THREADS: usize = 12;
     let Some(masters) = masters(3) else { return };
     // Who sleeps on sleeps until one of these limits.
-    let patient = Client::builder().nodes(masters.urls()).for_tests().master_timeout(secs(30)).round_timeout(secs(30));
+    let patient =
+        Client::builder().nodes(masters.urls()).quarantine(false).master_timeout(secs(30)).round_timeout(secs(30));
     let client = patient.hang_timeout(secs(300)).build().unwrap();
     drop(client.lock("x").acquire().unwrap());
     masters.iter().for_each(|m| m.kill());
@@ -257,7 +258,7 @@ fn no_script_is_sent_again_behind_the_release_of_its_lock() {
     let Some(masters) = masters(3) else { return };
     let client = settled(&masters);
     for round in 0..5 {
-        let lock = client.lock(&format!("x/{round}")).fenced(true);
+        let lock = client.lock(&format!("x/{round}")).options(Options::new().fenced(true));
         // The scripts of a lock's life have been sent on every connection.
         for _ in 0..2 {
             let guard = lock.acquire().unwrap();
@@ -296,12 +297,12 @@ fn undelivered_releases_wait_for_the_connection_of_their_own_lane() {
     eventually("all votes are in", || lock_keys(&masters[0]) == 30);
     proxy.set(Fault::Cut);
     drop(guards);
-    eventually("undelivered", || client.undelivered() == (30, 0));
+    eventually("undelivered", || support::undelivered(&client) == (30, 0));
     support::let_pass(ms(1_500)); // their next try falls due while the master is away
-    assert_eq!(client.undelivered(), (30, 0));
+    assert_eq!(support::undelivered(&client), (30, 0));
     proxy.mend();
     eventually("delivered", || lock_keys(&masters[0]) == 0);
-    assert_eq!(client.undelivered(), (0, 0));
+    assert_eq!(support::undelivered(&client), (0, 0));
 }
 
 /// A release with a minimum hold that was delivered late began the whole hold anew.
@@ -317,7 +318,7 @@ fn a_minimum_hold_is_not_prolonged_by_a_late_delivery() {
     eventually("all votes are in", || pttl(&masters[0], "x").is_some());
     proxy.set(Fault::Cut);
     drop(guard);
-    eventually("undelivered", || client.undelivered() == (1, 0));
+    eventually("undelivered", || support::undelivered(&client) == (1, 0));
     support::let_pass(secs(2)); // a third of the hold
     proxy.mend();
     let (mut read, mut left) = (Instant::now(), None);
@@ -345,9 +346,9 @@ fn a_minimum_hold_is_not_prolonged_by_a_lost_answer() {
     drop(guard);
     eventually("the hold runs", || pttl(&masters[0], "x").is_some_and(|left| left <= hold));
     // When the connection is given up after two seconds.
-    eventually("undelivered", || client.undelivered() == (1, 0));
+    eventually("undelivered", || support::undelivered(&client) == (1, 0));
     proxy.mend();
-    eventually("delivered again", || client.undelivered() == (0, 0));
+    eventually("delivered again", || support::undelivered(&client) == (0, 0));
     // Behind the second release.
     eventually("answered", || client.status("-").unwrap().masters[0].failure.is_none());
     let read = Instant::now();
@@ -362,7 +363,7 @@ fn closing_while_it_connects_leaves_no_connection() {
     let mut closed = Vec::new();
     for round in 0..60 {
         // It does not wait for so many connections.
-        let client = builder(masters.urls()).for_tests().lanes(12).connect_timeout(ms(5)).build().unwrap();
+        let client = builder(masters.urls()).quarantine(false).lanes(12).connect_timeout(ms(5)).build().unwrap();
         support::let_pass(ms(round % 8));
         client.close(secs(10));
         closed.push(client);
@@ -388,11 +389,14 @@ fn a_late_reply_answers_no_other_request() {
     occupy(&masters[0], "taken");
     masters[0].pause().unwrap();
     // By scripts, whose replies do not say which lock they are about.
-    assert!(client.lock("free").fenced(true).try_acquire_for(ms(100)).is_err(), "the master hangs");
+    assert!(
+        client.lock("free").options(Options::new().fenced(true)).try_acquire_for(ms(100)).is_err(),
+        "the master hangs"
+    );
     // Beyond the connection's limit, so that its oldest request is given up; what is asked then is answered later.
     support::let_pass(ms(1_500));
     let asking = {
-        let lock = client.lock("taken").fenced(true);
+        let lock = client.lock("taken").options(Options::new().fenced(true));
         std::thread::spawn(move || lock.try_acquire_for(secs(5)).is_ok_and(|guard| guard.is_some()))
     };
     support::let_pass(ms(100));

@@ -45,10 +45,12 @@ fn released_with_a_report() {
         master.pause().unwrap();
     }
     match guard.release() {
-        ReleaseOutcome::Unconfirmed(reports) => {
-            assert_eq!(reports.len(), 3, "{reports:?}");
-            for (report, master) in reports.iter().zip(&*masters) {
+        ReleaseOutcome::Unconfirmed(unconfirmed) => {
+            let text = unconfirmed.to_string();
+            assert_eq!((unconfirmed.name.as_str(), unconfirmed.masters.len()), ("y", 3), "{text}");
+            for (report, master) in unconfirmed.masters.iter().zip(&*masters) {
                 assert!(report.master.contains(&master.port().to_string()), "{report:?}");
+                assert!(text.contains(&report.to_string()), "{text}");
             }
         }
         other => panic!("{other:?}"),
@@ -92,7 +94,7 @@ fn a_thousand_drops_and_then_silence() {
     if proc::readable() {
         eventually("everything is read", || masters.iter().all(|m| proc::unread_from(m.port()) == 0));
     }
-    assert_eq!(client.undelivered(), (0, 0));
+    assert_eq!(support::undelivered(&client), (0, 0));
     drop(client.lock("x/0").try_acquire().unwrap().expect("free, and the connections are in order"));
 }
 
@@ -169,12 +171,12 @@ fn a_refused_release(refuse: &[&str], allow: &[&str]) {
     let configure = |command: &[&str]| masters.iter().for_each(|m| assert!(m.command(command).unwrap().is_ok()));
     configure(refuse);
     drop(guard);
-    eventually("every master has refused it", || client.undelivered().0 == 3);
+    eventually("every master has refused it", || support::undelivered(&client).0 == 3);
     // Longer than the first few pauses.
     always(secs(2), "it waits for its delivery", || masters.iter().all(|m| lock_keys(m) == 1));
     configure(allow);
     no_keys_left(&masters);
-    eventually("nothing waits any more", || client.undelivered() == (0, 0));
+    eventually("nothing waits any more", || support::undelivered(&client) == (0, 0));
 }
 
 #[test]

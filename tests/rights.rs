@@ -37,14 +37,14 @@ fn a_whole_life(masters: &Cluster) {
         guard.extend(secs(40)).unwrap();
         guard.verify().unwrap();
         assert!(limited.lock("x").try_acquire().unwrap().is_none());
-        assert!(limited.status("x").unwrap().holder().is_some());
+        assert!(limited.status("x").unwrap().is_held());
         assert_eq!(guard.release(), ReleaseOutcome::Released);
     }
     eventually("all three vote", || {
         let guard = limited.lock("margin").acquire().unwrap();
         support::servers::wait_until(support::ms(50), || guard.margin() == 1)
     });
-    drop(limited.lock("fenced").fenced(true).acquire().unwrap());
+    drop(limited.lock("fenced").options(Options::new().fenced(true)).acquire().unwrap());
     // Who may publish and subscribe is woken: the poll of this waiter is rare.
     let rare = Retry::Backoff { min: secs(50), max: secs(50), cap: secs(50) };
     let waiter = builder(urls(masters)).build().unwrap().lock("wake").options(Options::new().retry(rare));

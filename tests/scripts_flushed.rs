@@ -23,7 +23,7 @@ fn before_every_step_of_a_locks_life() {
     let client = settled(&masters);
     for round in 0..5 {
         flush(&masters);
-        let guard = client.lock("x").fenced(round % 2 == 0).acquire().unwrap();
+        let guard = client.lock("x").options(Options::new().fenced(round % 2 == 0)).acquire().unwrap();
         flush(&masters);
         guard.extend(secs(40)).unwrap();
         flush(&masters);
@@ -33,7 +33,7 @@ fn before_every_step_of_a_locks_life() {
         flush(&masters);
         assert!(client.lock("x").try_acquire().unwrap().is_none());
         flush(&masters);
-        assert!(client.status("x").unwrap().holder().is_some());
+        assert!(client.status("x").unwrap().is_held());
         flush(&masters);
         if round == 4 {
             drop(guard);
@@ -78,5 +78,5 @@ fn drops_behind_a_flush_are_delivered() {
         drop(guards);
     }
     no_keys_left(&masters);
-    assert_eq!(client.undelivered().1, 0);
+    assert_eq!(support::undelivered(&client).1, 0);
 }

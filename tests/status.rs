@@ -7,8 +7,12 @@
 
 mod support;
 
-use redleash::{Error, Options};
+use redleash::{Error, Holder, Options, Status};
 use support::{builder, client, eventually, masters, occupy, secs, settle, settled, value};
+
+fn label(status: &Status) -> Option<&str> {
+    status.holder().and_then(Holder::label)
+}
 
 #[test]
 fn a_held_lock() {
@@ -20,17 +24,18 @@ fn a_held_lock() {
     eventually("late votes are in", || masters.iter().all(|m| value(m, "x").is_some()));
     let status = asker.status("x").unwrap();
     assert_eq!((status.name.as_str(), status.quorum, status.masters.len()), ("x", 2, 3));
-    assert_eq!(status.holder(), Some("backup of db7 | 03:00"));
+    assert_eq!(label(&status), Some("backup of db7 | 03:00"));
     let secret = value(&masters[0], "x").unwrap().split('|').next().unwrap().to_string();
     for (seen, master) in status.masters.iter().zip(&*masters) {
         assert!(seen.master.ends_with(&format!(":{}", master.port())), "{}", seen.master);
         assert_eq!(seen.failure, None);
-        assert_eq!(seen.holder.as_deref(), Some("backup of db7 | 03:00"));
+        let held_by = seen.holder.as_ref().unwrap();
+        assert_eq!(held_by.label(), Some("backup of db7 | 03:00"));
         assert!(seen.ttl.is_some_and(|d| d > secs(5) && d <= secs(30)), "{:?}", seen.ttl);
-        let fingerprint = seen.fingerprint.as_deref().unwrap();
+        let fingerprint = held_by.fingerprint().unwrap();
         assert!(fingerprint.len() == 8 && fingerprint.chars().all(|c| c.is_ascii_hexdigit()));
         assert!(!secret.contains(fingerprint), "of a hash, not of the token");
-        assert!(seen.since_ms.is_some_and(|ms| ms > 1_600_000_000_000));
+        assert!(held_by.since_ms().is_some_and(|ms| ms > 1_600_000_000_000));
         let info = master.command(&["INFO", "server"]).unwrap().text().unwrap();
         assert!(info.contains(&format!("run_id:{}", &seen.generation.as_deref().unwrap()[..24])));
         assert_eq!(seen.quarantined_for, None);
@@ -53,7 +58,7 @@ fn the_default_label_tells_the_process() {
     drop(guard);
     let client = builder(masters.urls()).label("nightly").build().unwrap();
     let guard = client.lock("y").acquire().unwrap();
-    assert_eq!(client.status("y").unwrap().holder(), Some("nightly"));
+    assert_eq!(label(&client.status("y").unwrap()), Some("nightly"));
     drop(guard);
 }
 
@@ -62,10 +67,16 @@ fn a_free_lock() {
     let Some(masters) = masters(3) else { return };
     let client = settled(&masters);
     let status = client.status("x").unwrap();
-    assert_eq!(status.holder(), None);
+    assert_eq!((status.holder(), status.is_free(), status.is_held()), (Some(&Holder::Nobody), true, false));
     for seen in &status.masters {
-        assert!(seen.holder.is_none() && seen.ttl.is_none() && seen.fence.is_none() && seen.generation.is_some());
+        assert!(
+            seen.holder == Some(Holder::Nobody)
+                && seen.ttl.is_none()
+                && seen.fence.is_none()
+                && seen.generation.is_some()
+        );
     }
+    assert_eq!(status.to_string().lines().next(), Some("\"x\" is free"));
     // It wrote nothing.
     assert!(masters.iter().all(|m| m.command(&["DBSIZE"]).unwrap().int() == Some(1)));
 }
@@ -79,7 +90,8 @@ fn masters_that_say_nothing_are_part_of_the_report() {
     eventually("the dead one is noticed", || client.status("x").unwrap().masters[2].failure.is_some());
     let status = client.status("x").unwrap();
     assert!(status.masters[0].failure.is_none() && status.masters[1].failure.is_none(), "{status}");
-    assert!(status.holder().is_some());
+    assert!(status.is_held());
+    assert_eq!(status.masters[2].holder, None, "it did not say");
     assert!(status.to_string().contains(&masters[2].port().to_string()));
     drop(guard);
 }
@@ -90,7 +102,7 @@ fn what_is_not_ours_and_what_is_in_quarantine() {
     let client = settle(builder(masters.urls()).max_lease(secs(30)));
     occupy(&masters[0], "x");
     let status = client.status("x").unwrap();
-    assert!(status.masters[0].holder.as_deref().is_some_and(|h| h.contains("not redleash")), "{status}");
+    assert!(matches!(status.masters[0].holder, Some(Holder::Foreign { .. })), "{status}");
     assert!(!status.to_string().contains("somebody else"), "a value may be a secret of whoever wrote it: {status}");
     masters[1].restart_empty().unwrap();
     // A vote begins the quarantine; asking for the status writes nothing.
@@ -107,4 +119,31 @@ fn a_wrong_name_is_an_error() {
     let client = client(&masters);
     assert!(matches!(client.status(""), Err(Error::Config(e)) if e.field == "name"));
     assert!(matches!(client.force_release("a{b}"), Err(Error::Config(e)) if e.field == "name"));
+}
+
+#[test]
+fn one_lock_is_asked_about_itself() {
+    let Some(masters) = masters(3) else { return };
+    let client = settled(&masters);
+    let lock = client.lock("x");
+    assert!(lock.status().unwrap().is_free());
+    let guard = lock.acquire().unwrap();
+    let status = lock.status().unwrap();
+    assert_eq!((status.name.as_str(), status.is_held(), status.is_free()), ("x", true, false));
+    drop(guard);
+    assert!(matches!(client.lock("").status(), Err(Error::Config(e)) if e.field == "name"));
+}
+
+#[test]
+fn a_revoked_lock_has_no_owner() {
+    let Some(masters) = masters(3) else { return };
+    let client = settled(&masters);
+    let guard = client.lock("x").options(Options::new().label("(revoked)")).acquire().unwrap();
+    let held = client.status("x").unwrap();
+    assert!(held.is_held() && !held.is_revoked(), "a label that looks like it is an owner's: {held}");
+    client.force_release("x").unwrap();
+    let status = client.status("x").unwrap();
+    assert_eq!((status.holder(), status.is_held(), status.is_free()), (Some(&Holder::Revoked), false, false));
+    assert!(status.is_revoked() && status.masters.iter().all(|m| m.holder == Some(Holder::Revoked)));
+    drop(guard);
 }

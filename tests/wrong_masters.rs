@@ -107,8 +107,11 @@ fn mismatch(client: Result<Client, Error>) -> String {
         Ok(client) => client.lock("x").try_acquire_for(secs(5)).unwrap_err(),
         Err(error) => error,
     };
-    assert!(matches!(error, Error::Config(_)), "{error:?}");
-    error.to_string()
+    let Error::DeploymentMismatch { master, ours, theirs, .. } = &error else { panic!("{error:?}") };
+    let text = error.to_string();
+    assert!([master, ours, theirs].iter().all(|part| text.contains(part.as_str())), "{text}");
+    assert!(ours != theirs && !error.is_retryable(), "{text}");
+    text
 }
 
 #[test]
@@ -123,7 +126,7 @@ fn another_number_of_nodes() {
         Ok(client) => client.lock("x").try_acquire_for(secs(5)).unwrap_err(),
         Err(error) => error,
     };
-    assert!(matches!(error, Error::Config(_) | Error::Quarantined { .. }), "{error:?}");
+    assert!(matches!(error, Error::DeploymentMismatch { .. } | Error::Quarantined { .. }), "{error:?}");
     assert!(error.to_string().contains("60000:default:3:2") || error.to_string().contains("nodes"), "{error}");
     drop(builder(masters.urls()[..3].to_vec()).build().unwrap().lock("x").acquire().unwrap());
 }
@@ -150,7 +153,7 @@ fn init_refuses_what_is_not_new() {
     assert!(again.already && again.tally.masters.len() == 3, "{again:?}");
     assert!(again.to_string().contains("settled already"), "{again}");
     let error = builder(masters.urls()).max_lease(secs(70)).build().unwrap_err();
-    assert!(matches!(&error, Error::Config(_)) && error.to_string().contains("other settings"), "{error:?}");
+    assert!(matches!(error, Error::DeploymentMismatch { .. }), "{error:?}");
     // One of them forgot: a lease may rest on what it had said.
     masters[1].command(&["FLUSHALL"]).unwrap();
     let error = client.init().unwrap_err();
@@ -307,7 +310,7 @@ fn an_even_number_is_warned_of_and_works() {
     masters[0].kill();
     guard.extend(secs(40)).unwrap();
     drop(guard);
-    let tests = builder(masters.urls()).for_tests().build().unwrap();
-    eventually("a warning", || warned("for_tests"));
+    let tests = builder(masters.urls()).quarantine(false).build().unwrap();
+    eventually("a warning", || warned("quarantine is off"));
     assert!(tests.guarantees().to_string().contains("quarantine is off"));
 }

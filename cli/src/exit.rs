@@ -32,7 +32,7 @@ pub(crate) fn code(error: &Error) -> u8 {
         Error::NoQuorum(_) | Error::TooSlow { .. } | Error::Quarantined { .. } => NO_QUORUM,
         Error::Lost(_) => LOST,
         Error::Config(e) if e.field == "name" => USAGE,
-        Error::Config(_) | Error::Conflict { .. } | Error::NotBlank(_) => CONFIG,
+        Error::Config(_) | Error::DeploymentMismatch { .. } | Error::Conflict { .. } | Error::NotBlank(_) => CONFIG,
         Error::System(_) => SYSTEM,
         _ => SOFTWARE,
     }

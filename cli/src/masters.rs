@@ -61,6 +61,7 @@ pub(crate) fn client(args: &MasterArgs) -> Result<Client, Failure> {
 pub(crate) fn unfit(error: &Error) -> Failure {
     let next = match error {
         Error::Config(e) if e.field == "nodes" => "; correct --nodes (REDLEASH_NODES)",
+        Error::DeploymentMismatch { .. } => "; correct --deployment, --max-lease, --fault-margin or --nodes",
         Error::System(_) => "; nothing was started",
         _ => "",
     };

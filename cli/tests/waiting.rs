@@ -29,7 +29,7 @@ fn the_label_is_host_process_and_command_without_its_arguments() {
     let mut holder = start(&mut bench.script(&[], "x", r#"echo up > "$F"; exec sleep 60"#));
     bench.eventually_written("up");
     let status = bench.client.status("x").unwrap();
-    let label = status.holder().unwrap();
+    let label = status.holder().and_then(redleash::Holder::label).unwrap();
     assert!(label.ends_with(&format!(" pid {} sh", holder.pid())), "{label}");
     assert!(holder.is_running());
     holder.signal("TERM");

@@ -21,7 +21,7 @@ use crate::sys::sync::{Mutex, Pulse};
 use crate::sys::thread::{Threads, survives};
 use crate::sys::{self, clock, journal};
 use crate::wire::lane::{Hooks, Lane, LaneConfig, Noticed};
-use crate::wire::master::{Address, ConnectError, Connector, Registry};
+use crate::wire::master::{Address, ConnectError, Connector, Registry, Unfit};
 use crate::wire::op::Op;
 use crate::wire::pool::Pools;
 use std::collections::hash_map::DefaultHasher;
@@ -214,11 +214,19 @@ impl Engine {
         let mut unfit = Vec::new();
         for (i, master) in self.masters.iter().enumerate() {
             if let Some(ConnectError::Unfit(why)) = &*master.last_error.lock() {
-                unfit.push(format!("{}: {why}", self.labels[i]));
+                unfit.push((self.labels[i].clone(), why.clone()));
             }
         }
+        // Where a node is unfit for another reason too, all of them are named.
+        if unfit.iter().all(|(_, why)| matches!(why, Unfit::Deployment(..)))
+            && let Some((master, Unfit::Deployment(theirs, ours))) = unfit.first()
+        {
+            let (master, ours, theirs) = (master.clone(), ours.clone(), theirs.clone());
+            return Err(Error::DeploymentMismatch { master, ours, theirs });
+        }
         if !unfit.is_empty() {
-            return Err(Error::config("nodes", unfit.join("; ")));
+            let named: Vec<String> = unfit.iter().map(|(master, why)| format!("{master}: {why}")).collect();
+            return Err(Error::config("nodes", named.join("; ")));
         }
         self.are_one_set()
     }

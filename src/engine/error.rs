@@ -63,15 +63,21 @@ pub enum MasterAnswer {
     Mismatch(String),
     /// It is settled by the same or other settings, and votes.
     Settled,
-    /// It is not new and empty: whether it has a generation, and its number of keys.
-    NotEmpty(bool, u64),
+    /// It is not new and empty.
+    #[non_exhaustive]
+    NotEmpty {
+        /// Whether it has a generation, so that locks may have been held on it.
+        has_generation: bool,
+        /// The number of keys on it.
+        keys: u64,
+    },
     /// It is empty, beside others that are not: it is new, or has forgotten everything.
     Empty,
     /// Another init is under way there.
     Marked,
     /// It did not vote, for a reason that the next round finds out.
     NoVote,
-    /// Nothing that counts, and why.
+    /// No answer that counts; why.
     Failed(String),
 }
 
@@ -86,9 +92,11 @@ impl fmt::Display for MasterAnswer {
             MasterAnswer::Mismatch(theirs) => {
                 write!(f, "belongs to another deployment (max_lease_ms:deployment:nodes:quorum is {theirs} there)")
             }
-            MasterAnswer::NotEmpty(true, _) => write!(f, "has a generation already, so locks may have been held on it"),
-            MasterAnswer::NotEmpty(false, 1) => write!(f, "is not empty: 1 key"),
-            MasterAnswer::NotEmpty(false, keys) => write!(f, "is not empty: {keys} keys"),
+            MasterAnswer::NotEmpty { has_generation: true, .. } => {
+                write!(f, "has a generation already, so locks may have been held on it")
+            }
+            MasterAnswer::NotEmpty { keys: 1, .. } => write!(f, "is not empty: 1 key"),
+            MasterAnswer::NotEmpty { keys, .. } => write!(f, "is not empty: {keys} keys"),
             MasterAnswer::Settled => write!(f, "is settled already"),
             MasterAnswer::Empty => write!(f, "is empty, and may have forgotten a lease"),
             MasterAnswer::Marked => write!(f, "is being settled by another init"),
@@ -98,8 +106,8 @@ impl fmt::Display for MasterAnswer {
     }
 }
 
-impl From<&Answer> for MasterAnswer {
-    fn from(answer: &Answer) -> MasterAnswer {
+impl MasterAnswer {
+    pub(crate) fn of(answer: &Answer) -> MasterAnswer {
         match answer {
             Answer::Yes(_) | Answer::View(_) => MasterAnswer::Yes,
             Answer::Held(_) => MasterAnswer::HeldByOther,
@@ -112,14 +120,17 @@ impl From<&Answer> for MasterAnswer {
                 _ if *votes => MasterAnswer::Settled,
                 None if *others == 0 => MasterAnswer::Empty,
                 Some(mark) if mark.starts_with(INIT_MARK) && *others == 0 => MasterAnswer::Marked,
-                found => MasterAnswer::NotEmpty(found.is_some_and(|g| !g.starts_with(INIT_MARK)), *others),
+                found => MasterAnswer::NotEmpty {
+                    has_generation: found.is_some_and(|g| !g.starts_with(INIT_MARK)),
+                    keys: *others,
+                },
             },
             Answer::Failed(cause) => MasterAnswer::Failed(cause.to_string()),
         }
     }
 }
 
-/// What every master said to one round. `Debug` is the sentence of `Display`.
+/// What every master answered to one round. `Debug` is the sentence of `Display`.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tally {
@@ -143,13 +154,13 @@ impl Tally {
         let masters = labels.iter().zip(round.answers()).enumerate().map(|(i, (label, answer))| MasterReport {
             master: label.clone(),
             elapsed: answer.as_ref().map(|(_, at)| at.since(start)),
-            answer: answer.as_ref().map_or_else(|| silent(i), |(a, _)| a.into()),
+            answer: answer.as_ref().map_or_else(|| silent(i), |(a, _)| MasterAnswer::of(a)),
         });
         let elapsed = end.since(start);
         Tally { quorum, elapsed, tried_for: elapsed, masters: masters.collect() }
     }
 
-    /// How many masters said yes.
+    /// How many masters answered yes.
     pub fn yes(&self) -> usize {
         self.masters.iter().filter(|m| m.answer == MasterAnswer::Yes).count()
     }
@@ -193,14 +204,44 @@ impl fmt::Display for Lost {
 /// What an explicit release came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "a release can find that the lock was lost, or stay unconfirmed"]
+#[non_exhaustive]
 pub enum ReleaseOutcome {
     /// A quorum of masters confirmed it: the lock was held to the end, and is free.
     Released,
     /// The lock had been lost before.
     AlreadyLost(Lost),
-    /// Too few masters confirmed it in time. The release is on its way to the masters named here and is tried again; at
-    /// the latest the key ends with its ttl.
-    Unconfirmed(Vec<MasterReport>),
+    /// Too few masters confirmed it in time. It is tried again; at the latest the key ends with its ttl.
+    Unconfirmed(Unconfirmed),
+}
+
+/// A release that too few masters confirmed in time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Unconfirmed {
+    /// The lock's name.
+    pub name: String,
+    /// The masters of which it is not known whether they have it. It is on its way to them, and is tried again.
+    pub masters: Vec<MasterReport>,
+}
+
+impl fmt::Display for Unconfirmed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "lock {:?}: too few masters confirmed the release, which is tried again (", self.name)?;
+        for (i, master) in self.masters.iter().enumerate() {
+            write!(f, "{}{master}", if i == 0 { "" } else { "; " })?;
+        }
+        write!(f, "); at the latest the lock ends with its ttl")
+    }
+}
+
+/// Releases that a client could not deliver so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Undelivered {
+    /// Those that are tried again, counted once per master that does not have them.
+    pub pending: usize,
+    /// Those that were given up since the client was built: their keys ended with their ttl, or too many were waiting.
+    pub left_to_ttl: u64,
 }
 
 /// A setting that cannot be.
@@ -221,22 +262,24 @@ impl fmt::Display for ConfigError {
 
 /// Everything that can go wrong. Contention is not in here, but for [`Error::TriesUsedUp`], which the caller asked for.
 ///
-/// `Debug` is the sentence of `Display` and the name of the variant, in one line: `main` prints it for the error that it
-/// returns.
+/// `Debug` is the sentence of `Display` and the name of the variant, in one line: `main` prints it for the error that
+/// it returns.
 #[non_exhaustive]
 pub enum Error {
     /// Too few masters answered to decide: an outage. The tally says which and why. Nothing is held.
     NoQuorum(Tally),
     /// A quorum said yes, but so late that the lease was over. Raise the ttl or look at the network. Nothing is held.
+    #[non_exhaustive]
     TooSlow {
         /// The ttl that was asked for.
         ttl: Duration,
-        /// What every master said, and when.
+        /// What every master answered, and when.
         tally: Tally,
     },
     /// The lock was held and is lost. Stop the work that it guards.
     Lost(Lost),
     /// The lock is held, but for less time than was asked for. Wait for a renewal, or extend it.
+    #[non_exhaustive]
     EndsSoon {
         /// The lock's name.
         name: String,
@@ -247,13 +290,15 @@ pub enum Error {
     },
     /// Too many masters lost their memory not long ago and cast no votes, because a lease that they forgot may still be
     /// relied on. Wait, or settle a *new* deployment with [`init`](crate::Client::init).
+    #[non_exhaustive]
     Quarantined {
         /// When enough masters vote again.
         ready_in: Duration,
-        /// What every master said.
+        /// What every master answered.
         tally: Tally,
     },
     /// The key of this lock is another kind of thing.
+    #[non_exhaustive]
     Conflict {
         /// The lock's name.
         name: String,
@@ -263,11 +308,23 @@ pub enum Error {
         kind: String,
     },
     /// Every attempt found the lock held, and the number of tries is used up.
+    #[non_exhaustive]
     TriesUsedUp {
         /// The number of attempts.
         tries: u32,
         /// The last one.
         tally: Tally,
+    },
+    /// A master belongs to a deployment with other settings than this client's, which must be the same for all clients:
+    /// the `max_lease`, the deployment's name, the number of nodes and the quorum. Nothing is held.
+    #[non_exhaustive]
+    DeploymentMismatch {
+        /// The first master that says so.
+        master: String,
+        /// This client's settings: `max_lease_ms:deployment:nodes:quorum`.
+        ours: String,
+        /// Those of the master's deployment. If they are the same, an older version wrote them in another format.
+        theirs: String,
     },
     /// The masters refused to be settled as a new deployment.
     NotBlank(Tally),
@@ -288,16 +345,16 @@ impl fmt::Display for Error {
             Error::TooSlow { ttl, tally } => {
                 write!(
                     f,
-                    "the masters answered too late for a ttl of {ttl:?} (raise the ttl, or look at the network and at the load of \
-                     the masters): {tally}"
+                    "the masters answered too late for a ttl of {ttl:?} (raise the ttl, or look at the network and at \
+                     the load of the masters): {tally}"
                 )
             }
             Error::Lost(lost) => write!(f, "{lost}"),
             Error::EndsSoon { name, left, wanted } => {
                 write!(
                     f,
-                    "lock {name:?} is held for {} more only, and {wanted:?} are wanted: extend it, or wait for its next renewal \
-                     (nothing lengthens it beyond max_hold, if that is set)",
+                    "lock {name:?} is held for {} more only, and {wanted:?} are wanted: extend it, or \
+                     wait for its next renewal (nothing lengthens it beyond max_hold, if that is set)",
                     Rounded(*left)
                 )
             }
@@ -310,10 +367,12 @@ impl fmt::Display for Error {
             Error::Conflict { name, master, kind } => {
                 write!(f, "lock {name:?}: on {master} the key is a {kind}, not a lock; use another name or namespace")
             }
+            Error::DeploymentMismatch { master, ours, theirs } => write!(f, "{master}: {}", difference(theirs, ours)),
             Error::TriesUsedUp { tries, tally } => write!(f, "others held the lock in all of {tries} tries: {tally}"),
             Error::NotBlank(tally) => write!(
                 f,
-                "init settles new and empty masters only, because a lease that they forgot could still be relied on: {tally}"
+                "init settles new and empty masters only, because a lease that they forgot could still be relied on: \
+                 {tally}"
             ),
             Error::Config(e) => write!(f, "configuration: {e}"),
             Error::Closed => write!(f, "the client is closed; build a new one"),
@@ -337,6 +396,7 @@ impl fmt::Debug for Error {
             Error::Quarantined { .. } => "Quarantined",
             Error::Conflict { .. } => "Conflict",
             Error::TriesUsedUp { .. } => "TriesUsedUp",
+            Error::DeploymentMismatch { .. } => "DeploymentMismatch",
             Error::NotBlank(_) => "NotBlank",
             Error::Config(_) => "Config",
             Error::Closed => "Closed",
@@ -365,7 +425,7 @@ impl Error {
         )
     }
 
-    /// What the masters said, where masters were asked.
+    /// What the masters answered, where masters were asked.
     pub fn tally(&self) -> Option<&Tally> {
         match self {
             Error::NoQuorum(tally)
@@ -389,10 +449,9 @@ impl Error {
             Judgement::Conflict(i, kind) => {
                 Error::Conflict { name: name.into(), master: tally.masters[i].master.clone(), kind }
             }
-            Judgement::Mismatch(i, theirs) => Error::config(
-                "max_lease, deployment or nodes",
-                format!("{}: {}", tally.masters[i].master, difference(&theirs, ours)),
-            ),
+            Judgement::Mismatch(i, theirs) => {
+                Error::DeploymentMismatch { master: tally.masters[i].master.clone(), ours: ours.into(), theirs }
+            }
             _ => Error::NoQuorum(tally),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::acquire::undo;
 use super::core::Engine;
-use super::error::{Error, Lost, MasterAnswer, MasterReport, ReleaseOutcome, Rounded, Tally};
+use super::error::{Error, Lost, MasterAnswer, MasterReport, ReleaseOutcome, Rounded, Tally, Unconfirmed};
 use super::gate::{Gate, Renewing};
 use super::queue::Place;
 use super::rounds::Finished;
@@ -528,7 +528,10 @@ impl Held {
                 round.op.targets >> i & 1 == 1 && matches!(m.answer, MasterAnswer::Failed(_))
             };
             let tally = round.tally_of(&self.engine, &answers);
-            ReleaseOutcome::Unconfirmed(tally.masters.into_iter().enumerate().filter(unsure).map(|(_, m)| m).collect())
+            ReleaseOutcome::Unconfirmed(Unconfirmed {
+                name: self.keys.name.to_string(),
+                masters: tally.masters.into_iter().enumerate().filter(unsure).map(|(_, m)| m).collect(),
+            })
         }
     }
 

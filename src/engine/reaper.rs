@@ -2,6 +2,7 @@
 
 use super::chores::Chore;
 use super::core::Engine;
+use super::error::Undelivered;
 use super::timer::{Key, Timer};
 use crate::protocol::reap::{Next, Orphans};
 use crate::protocol::{Command, Mono, Operation};
@@ -83,12 +84,12 @@ impl Reaper {
         bin.plan(i, &engine.chores);
     }
 
-    /// How many releases wait to be delivered, and how many were left to their ttl.
-    pub(crate) fn counts(&self) -> (usize, u64) {
-        self.0
-            .iter()
-            .map(Mutex::lock)
-            .fold((0, 0), |(waiting, given_up), bin| (waiting + bin.orphans.len(), given_up + bin.orphans.given_up()))
+    /// What waits to be delivered, and what was left to its ttl.
+    pub(crate) fn counts(&self) -> Undelivered {
+        self.0.iter().map(Mutex::lock).fold(Undelivered::default(), |sum, bin| Undelivered {
+            pending: sum.pending + bin.orphans.len(),
+            left_to_ttl: sum.left_to_ttl + bin.orphans.given_up(),
+        })
     }
 }
 

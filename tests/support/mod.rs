@@ -154,6 +154,12 @@ pub fn reason(result: Result<(), Error>) -> LossReason {
     }
 }
 
+/// Releases that are tried again, and those that were left to their ttl.
+pub fn undelivered(client: &Client) -> (usize, u64) {
+    let undelivered = client.undelivered();
+    (undelivered.pending, undelivered.left_to_ttl)
+}
+
 /// The instant at which the guard's lease ends if nobody renews it.
 pub fn deadline(guard: &LockGuard) -> Instant {
     Instant::now() + guard.remaining()

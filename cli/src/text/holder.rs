@@ -4,7 +4,7 @@ use super::duration::rough;
 use super::say;
 use crate::command;
 use crate::system::clock::{date, wall_ms};
-use redleash::{MasterStatus, Status};
+use redleash::{Holder, MasterStatus, Status};
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -24,36 +24,30 @@ pub(crate) fn own_label(command: &[OsString]) -> String {
 }
 
 /// `web1 pid 4242 pg_dump since 2026-11-21 10:31:05 UTC (3m 20s)`; the time is by the holder's clock.
-pub(crate) fn words(master: &MasterStatus) -> String {
-    let holder = match master.holder.as_deref() {
-        None => "nobody",
-        Some("(revoked)") => {
-            "nobody (it was taken away by force, and becomes free when the lease of its former holder has ended)"
+pub(crate) fn words(holder: &Holder) -> String {
+    match holder {
+        Holder::Owner { label, since_ms, .. } => {
+            let for_ms = wall_ms().saturating_sub(*since_ms);
+            let label = say::shown(label);
+            format!("{label} since {} ({})", date(*since_ms), rough(Duration::from_millis(for_ms)))
         }
-        Some(label) => label,
-    };
-    let holder = say::shown(holder);
-    match master.since_ms {
-        Some(since) => {
-            let for_ms = wall_ms().saturating_sub(since);
-            format!("{holder} since {} ({})", date(since), rough(Duration::from_millis(for_ms)))
+        Holder::Revoked => {
+            "nobody (it was taken away by force, and becomes free when the lease of its former holder has ended)".into()
         }
-        None => holder,
+        other => other.to_string(),
     }
 }
 
-/// A master that names a holder: the one that most masters name.
-pub(crate) fn found(status: &Status) -> Option<&MasterStatus> {
-    let same = |m: &MasterStatus| {
-        status.masters.iter().filter(|o| o.holder == m.holder && o.fingerprint == m.fingerprint).count()
-    };
-    status.masters.iter().filter(|m| m.holder.is_some()).max_by_key(|m| same(m))
+/// The holder that most masters name.
+pub(crate) fn found(status: &Status) -> Option<&Holder> {
+    let named = || status.masters.iter().filter_map(|m| m.holder.as_ref()).filter(|h| **h != Holder::Nobody);
+    named().max_by_key(|holder| named().filter(|other| other == holder).count())
 }
 
 /// `web1 pid 4242 pg_dump since ... on 10.0.0.1:6379, 10.0.0.2:6379`; `None` if no master names anybody.
 pub(crate) fn with_masters(status: &Status) -> Option<String> {
     let holder = found(status)?;
-    let masters = status.masters.iter().filter(|m| m.holder == holder.holder && m.fingerprint == holder.fingerprint);
+    let masters = status.masters.iter().filter(|m| m.holder.as_ref() == Some(holder));
     let masters: Vec<&str> = masters.map(|m| m.master.as_str()).collect();
     Some(format!("{} on {}", words(holder), masters.join(", ")))
 }
@@ -61,8 +55,13 @@ pub(crate) fn with_masters(status: &Status) -> Option<String> {
 /// What every master says, on one line: `10.0.0.1:6379: free; 10.0.0.2:6379: timed out`.
 pub(crate) fn all_masters(status: &Status) -> String {
     let said = |m: &MasterStatus| {
-        let words = m.failure.as_deref().or(m.holder.as_deref()).unwrap_or("free");
-        format!("{}: {}", m.master, say::shown(words))
+        let words = match (&m.failure, &m.holder) {
+            (Some(failure), _) => say::shown(failure),
+            (None, None | Some(Holder::Nobody)) => "free".into(),
+            (None, Some(Holder::Owner { label, .. })) => say::shown(label),
+            (None, Some(other)) => other.to_string(),
+        };
+        format!("{}: {words}", m.master)
     };
     status.masters.iter().map(said).collect::<Vec<_>>().join("; ")
 }

@@ -121,7 +121,7 @@ impl Job {
     }
 
     fn lock(&self, client: &Client, name: &str) -> Lock {
-        client.lock(name).fenced(self.fenced)
+        client.lock(name).options(Options::new().fenced(self.fenced))
     }
 
     /// `true` unless the lock was already lost.
@@ -133,7 +133,7 @@ impl Job {
         match guard.release() {
             ReleaseOutcome::Released => true,
             ReleaseOutcome::AlreadyLost(_) => false,
-            ReleaseOutcome::Unconfirmed(_) => {
+            _ => {
                 share.unconfirmed += 1;
                 true
             }

@@ -264,6 +264,7 @@ impl Worker {
             ReleaseOutcome::Released => "Released".into(),
             ReleaseOutcome::AlreadyLost(lost) => format!("AlreadyLost({:?})", lost.reason),
             ReleaseOutcome::Unconfirmed(_) => "Unconfirmed".into(),
+            other => format!("{other:?}"),
         })
         .print();
     }

@@ -104,7 +104,7 @@ pub fn serve(urls: &str, order: Order) -> io::Result<()> {
     drop(guards);
     client.status("first").map_err(failed)?;
     let start = Instant::now();
-    while client.undelivered().0 > 0 && start.elapsed() < Duration::from_secs(10) {
+    while client.undelivered().pending > 0 && start.elapsed() < Duration::from_secs(10) {
         thread::sleep(Duration::from_millis(20));
     }
     client.close(Duration::from_secs(10));

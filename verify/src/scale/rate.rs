@@ -331,7 +331,7 @@ fn run(client: &Client, guards: &[LockGuard], losses: &Losses, order: Order) -> 
         unconfirmed: shares.iter().map(|share| share.unconfirmed).sum(),
         memory: watch.most(span, |(_, memory, _)| *memory),
         threads: watch.most(span, |(_, _, threads)| *threads),
-        undelivered: (stats.undelivered, stats.left_to_ttl),
+        undelivered: (stats.undelivered.pending, stats.undelivered.left_to_ttl),
         renewal_latest_ms: stats.renewal_latest.as_secs_f64() * 1e3,
         chore_latest_ms: stats.chore_latest.as_secs_f64() * 1e3,
     })

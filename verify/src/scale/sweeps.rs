@@ -5,7 +5,7 @@ use super::plot::{Axis, Plot, Series, number};
 use super::sheet::Sheet;
 use crate::nemesis::proxy::{Link, Proxy};
 use crate::servers::{Cluster, Server};
-use redleash::{Client, Error};
+use redleash::{Client, Error, Options};
 use std::io;
 use std::thread;
 use std::time::Duration;
@@ -172,8 +172,13 @@ pub fn by_names(pace: Pace) -> io::Result<Sheet> {
         let memory = usage(std::process::id())?.rss >> 20;
         let before = used_memory(&deployment[0])?;
         let fenced = |thread: usize| -> Result<(), Error> {
-            (0..part)
-                .try_for_each(|i| client.lock(&format!("fenced/{}", name(thread, i))).fenced(true).acquire().map(drop))
+            (0..part).try_for_each(|i| {
+                client
+                    .lock(&format!("fenced/{}", name(thread, i)))
+                    .options(Options::new().fenced(true))
+                    .acquire()
+                    .map(drop)
+            })
         };
         let fenced = &fenced;
         thread::scope(|scope| {

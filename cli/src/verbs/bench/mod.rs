@@ -207,8 +207,8 @@ impl Course<'_> {
         }
         // On every connection the releases were sent before this question.
         let asked = self.client.status(lock.name());
-        let (waiting, given_up) = self.client.undelivered();
+        let undelivered = self.client.undelivered();
         self.client.close(CLOSE_TIMEOUT);
-        asked.is_err() || waiting > 0 || given_up > 0
+        asked.is_err() || undelivered.pending > 0 || undelivered.left_to_ttl > 0
     }
 }

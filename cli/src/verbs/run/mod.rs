@@ -19,7 +19,7 @@ use crate::system::terminal::{self, Terminal};
 use crate::text::duration::exact;
 use crate::text::{messages, say};
 use feeder::Feeder;
-use redleash::{LockGuard, MasterReport, ReleaseOutcome};
+use redleash::{LockGuard, ReleaseOutcome};
 use std::sync::Arc;
 use std::time::Duration;
 use supervised::{Job, Prepared};
@@ -135,11 +135,10 @@ fn finish(name: &str, guard: Arc<LockGuard>, outcome: Outcome, verbose: bool) ->
         ));
     };
     let release = guard.release();
-    if let ReleaseOutcome::Unconfirmed(masters) = &release
+    if let ReleaseOutcome::Unconfirmed(unconfirmed) = &release
         && verbose
     {
-        let masters: Vec<String> =
-            masters.iter().map(|m: &MasterReport| format!("{}: {}", m.master, m.answer)).collect();
+        let masters: Vec<String> = unconfirmed.masters.iter().map(|m| format!("{}: {}", m.master, m.answer)).collect();
         let masters = masters.join("; ");
         say::sentence(&format!(
             "lock {name:?}: too few masters confirmed the release ({masters}); it ends with its ttl"

@@ -138,7 +138,7 @@ impl Waiting<'_> {
     fn holder(&self, lock: &Lock) -> String {
         match self.client.status(lock.name()) {
             Ok(status) => match holder::found(&status) {
-                Some(master) => format!("held by {}", holder::words(master)),
+                Some(holder) => format!("held by {}", holder::words(holder)),
                 None => "held by nobody any more".into(),
             },
             Err(error) => error.to_string(),

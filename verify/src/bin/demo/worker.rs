@@ -2,7 +2,7 @@
 
 use crate::ledger::{Counts, Ledger, Update, batches, count, total};
 use crate::{Failure, LOCK, THREADS, WORKERS};
-use redleash::{Client, Lock};
+use redleash::{Client, Lock, Options};
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ impl Worker {
                 .ttl(Duration::from_secs(6))
                 .label(format!("worker {number}"))
                 .build()?;
-            Some(client.lock(LOCK).fenced(true))
+            Some(client.lock(LOCK).options(Options::new().fenced(true)))
         };
         let text = fs::read_to_string(input)?;
         let batches = batches(&text, updates.parse()?).iter().map(|batch| count(batch)).collect();
