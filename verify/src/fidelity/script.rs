@@ -1,10 +1,10 @@
-//! The library's scripts with arguments that make every branch run.
+//! The library's scripts, with arguments that exercise every branch.
 
 use super::Word;
 use crate::sim::rng::Rng;
 use redleash::unversioned::{ScriptText, scripts};
 
-/// The key of those who wait.
+/// The key of the wait list.
 const WAITERS: &str = "rl:W:{a}";
 
 /// One script.
