@@ -1,4 +1,5 @@
-//! Doors into the wire for benchmarks and fuzzers. Not covered by semantic versioning.
+//! Doors into the wire for the benchmarks, the fuzzers and the tests of this repository, behind the feature `unversioned`.
+//! Not covered by semantic versioning.
 
 mod talk;
 

@@ -231,6 +231,7 @@ impl Queues {
     }
 
     /// How many threads wait in a line.
+    #[cfg(feature = "unversioned")]
     pub(crate) fn in_line(&self, name: &str) -> usize {
         self.shard(name).lock().lines.get(name).map_or(0, |line| line.waiters.len())
     }
