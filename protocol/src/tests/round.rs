@@ -107,7 +107,7 @@ fn check_every_course(quorum: Quorum, kinds: &[Answer]) -> u64 {
         assert_eq!(decided == Class::Granted, now == Class::Granted, "{quorum:?} {:?}", w.answers);
         // With an even number or a margin, two opposite minorities can each be enough to prevent a quorum.
         if 2 * quorum.votes() == quorum.masters() + 1 {
-            // A key that is gone may turn out to be taken; either way it is not ours.
+            // A key that is absent may turn out to be taken; either way it is not ours.
             let refined = (decided, now) == (Class::Gone, Class::Contended);
             assert!(decided == now || refined, "{decided:?} {quorum:?} {:?}", w.answers);
         }

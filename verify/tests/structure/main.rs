@@ -88,6 +88,7 @@ const ONE_PLACE: &[(&str, &str, &[&str])] = &[
     // The logger is the user's: one thread calls it, for all.
     ("log", "src", &["src/sys/journal.rs"]),
     ("rand", "src", &["src/sys/entropy.rs"]),
+    ("rustix::time", "src", &["src/sys/"]),
     // Decisions have no world.
     ("std::net", "protocol/src", &[]),
     ("std::thread", "protocol/src", &[]),
