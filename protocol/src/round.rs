@@ -70,9 +70,9 @@ pub enum Answer {
     /// fencing counter where one was asked for.
     Yes(Option<u64>),
     /// The key holds somebody else's value, with this remaining ttl where the master reports it.
-    Held(Option<Duration>),
+    HeldByOther(Option<Duration>),
     /// The key is absent.
-    Missing,
+    Absent,
     /// `SET NX` said no, yet the key reads as nothing: it has another type, or has just expired.
     Unclear,
     /// The key was written, but the generation is not the one that this connection knew: no vote.
@@ -149,11 +149,11 @@ pub enum Judgement {
     TooSlow,
     /// So many masters hold somebody else's key that there is no quorum for us; when a quorum will be free, by the
     /// ttls that the masters report.
-    Held(Option<Duration>),
+    HeldByOther(Option<Duration>),
     /// Votes are split among clients: nobody has a quorum.
     Split,
     /// So many masters have no key of ours (nor of anybody) that there is no quorum for us.
-    Missing,
+    Absent,
     /// Plain commands do not show why; ask again with the full script, at once.
     Unclear,
     /// Too many masters are in quarantine; when enough of them vote again.
@@ -171,10 +171,10 @@ impl fmt::Display for Judgement {
         match self {
             Judgement::Granted => write!(f, "granted"),
             Judgement::TooSlow => write!(f, "a quorum, but too late"),
-            Judgement::Held(None) => write!(f, "held by another owner"),
-            Judgement::Held(Some(ttl)) => write!(f, "held by another owner for at most {ttl:.1?}"),
+            Judgement::HeldByOther(None) => write!(f, "held by another owner"),
+            Judgement::HeldByOther(Some(ttl)) => write!(f, "held by another owner for at most {ttl:.1?}"),
             Judgement::Split => write!(f, "the votes are split"),
-            Judgement::Missing => write!(f, "the key is absent"),
+            Judgement::Absent => write!(f, "the key is absent"),
             Judgement::Unclear => write!(f, "refused without a reason"),
             Judgement::Quarantined(left) => write!(f, "too many masters in quarantine, for {left:.1?}"),
             Judgement::Conflict(i, kind) => write!(f, "the key is a {kind} on node {}", i + 1),
@@ -255,7 +255,7 @@ impl Round {
     /// that are still due distinguish contention from an outage.
     fn is_clear(&self, waiting: usize) -> bool {
         let alive = self.count(|a| matches!(a, Answer::Yes(_)) || may_change(a));
-        waiting == 0 || self.gone() || !self.quorum.reached(alive + waiting)
+        waiting == 0 || self.taken_or_absent() || !self.quorum.reached(alive + waiting)
     }
 
     /// Whether the round is decided.
@@ -341,12 +341,12 @@ impl Round {
 
     /// Whether so many masters hold somebody else's key that our value can have no quorum any more.
     pub fn taken(&self) -> bool {
-        self.quorum.out_of_reach(self.count(|a| matches!(a, Answer::Held(_))))
+        self.quorum.out_of_reach(self.count(|a| matches!(a, Answer::HeldByOther(_))))
     }
 
     /// Whether so many masters have somebody else's key or none that our value can have no quorum any more.
-    pub fn gone(&self) -> bool {
-        self.quorum.out_of_reach(self.count(|a| matches!(a, Answer::Held(_) | Answer::Missing)))
+    pub fn taken_or_absent(&self) -> bool {
+        self.quorum.out_of_reach(self.count(|a| matches!(a, Answer::HeldByOther(_) | Answer::Absent)))
     }
 
     /// Why a lease whose round this is, is over: a majority has another value, or none and no quarantine vouches for
@@ -356,7 +356,7 @@ impl Round {
         if self.taken() {
             return Some(LossReason::Taken);
         }
-        (self.gone() && !quarantine).then_some(LossReason::KeyAbsent)
+        (self.taken_or_absent() && !quarantine).then_some(LossReason::KeyAbsent)
     }
 
     /// The masters on which an attempt that was given up may have left its key: all but those that said otherwise.
@@ -388,7 +388,7 @@ impl Round {
             return if end.max(complete) < until { Judgement::Granted } else { Judgement::TooSlow };
         }
         if self.taken() {
-            return Judgement::Held(self.free_after());
+            return Judgement::HeldByOther(self.free_after());
         }
         if let Some(misfit) = self.misfit() {
             return misfit;
@@ -399,11 +399,11 @@ impl Round {
         if let Some(wait) = self.quarantine_wait() {
             return Judgement::Quarantined(wait);
         }
-        if self.gone() {
-            return Judgement::Missing;
+        if self.taken_or_absent() {
+            return Judgement::Absent;
         }
         // Yes alone is no quorum here, so others hold some.
-        if self.quorum.reached(self.yes() + self.count(|a| matches!(a, Answer::Held(_)))) {
+        if self.quorum.reached(self.yes() + self.count(|a| matches!(a, Answer::HeldByOther(_)))) {
             return Judgement::Split;
         }
         Judgement::NoQuorum
@@ -431,7 +431,7 @@ impl Round {
     /// one vote was ours: three waiters with a vote each look like holders to one another.
     fn free_after(&self) -> Option<Duration> {
         let ttl = |(a, _): &(Answer, Mono)| match a {
-            Answer::Held(ttl) => *ttl,
+            Answer::HeldByOther(ttl) => *ttl,
             Answer::Yes(_) => Some(Duration::ZERO),
             _ => None,
         };
@@ -455,5 +455,5 @@ impl Round {
 
 /// Whether the master has no vote for us now, and is there: who holds the key, or that nobody does, may change.
 fn may_change(answer: &Answer) -> bool {
-    matches!(answer, Answer::Held(_) | Answer::Missing | Answer::Stale | Answer::Unclear)
+    matches!(answer, Answer::HeldByOther(_) | Answer::Absent | Answer::Stale | Answer::Unclear)
 }
