@@ -49,7 +49,7 @@ pub(crate) fn acquire(
                 continue;
             }
             Entered::Lease(held) => Ok(Some(held)),
-            Entered::Held => Ok(None),
+            Entered::HeldByOther => Ok(None),
             Entered::Closed => Err(Error::Closed),
         };
     }

@@ -521,7 +521,7 @@ impl Held {
             ReleaseOutcome::Released
         } else if answers.taken() {
             ReleaseOutcome::AlreadyLost(self.lost_by(LossReason::Taken))
-        } else if answers.gone() {
+        } else if answers.taken_or_absent() {
             ReleaseOutcome::AlreadyLost(self.lost_by(LossReason::KeyAbsent))
         } else {
             let unsure = |(i, m): &(usize, MasterReport)| {

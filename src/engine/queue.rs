@@ -109,7 +109,7 @@ pub(crate) enum Entered {
     /// It has been handed a lease.
     Lease(Arc<Held>),
     /// A thread of this process holds the lock, and the call does not wait (any longer).
-    Held,
+    HeldByOther,
     /// The client was closed.
     Closed,
 }
@@ -150,7 +150,7 @@ impl Queues {
                 return Entered::Free;
             }
             if patience.wait == Wait::Once {
-                return if line.held { Entered::Held } else { Entered::Free };
+                return if line.held { Entered::HeldByOther } else { Entered::Free };
             }
             let waiter = Arc::new(Waiter { thread: current(), terms: terms.clone(), grant: Mutex::new(None) });
             line.waiters.push_back(waiter.clone());
@@ -173,7 +173,7 @@ impl Queues {
             if left.is_zero() || !patience.goes_on() {
                 match waiter.leave() {
                     Some(grant) => break grant,
-                    None => return Entered::Held,
+                    None => return Entered::HeldByOther,
                 }
             }
             park_timeout(left.min(patience.look()));
@@ -181,7 +181,7 @@ impl Queues {
         match grant {
             Grant::Turn if limit <= clock::now() => {
                 drop(self.place(name));
-                Entered::Held
+                Entered::HeldByOther
             }
             Grant::Turn => Entered::Turn(self.place(name), self.yield_until(name)),
             Grant::Lease(held) => Entered::Lease(held),
@@ -231,6 +231,7 @@ impl Queues {
     }
 
     /// How many threads wait in a line.
+    #[cfg(feature = "unversioned")]
     pub(crate) fn in_line(&self, name: &str) -> usize {
         self.shard(name).lock().lines.get(name).map_or(0, |line| line.waiters.len())
     }

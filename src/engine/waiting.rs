@@ -102,7 +102,7 @@ impl<'a> Waiting<'a> {
 
     /// An attempt failed after `took`: from the first refusal on, this thread listens.
     pub(crate) fn failed(&mut self, judgement: &Judgement, took: Duration, patience: &Patience<'_>) {
-        self.refused = matches!(judgement, Judgement::Held(_));
+        self.refused = matches!(judgement, Judgement::HeldByOther(_));
         if self.refused {
             self.listen(patience);
             if let Some(listening) = self.listening.as_ref().filter(|listening| listening.has_asked()) {

@@ -49,7 +49,7 @@ impl Scene {
                     self.handed.fetch_add(1, Ordering::SeqCst);
                     return Some(held);
                 }
-                Entered::Held => return None,
+                Entered::HeldByOther => return None,
                 Entered::Free | Entered::Closed => panic!("there is neither an outage nor an end"),
             }
         }

@@ -15,11 +15,11 @@ fn plan(wait: Wait) -> Plan {
 
 fn judgements() -> [Judgement; 12] {
     [
-        Judgement::Held(None),
-        Judgement::Held(Some(ms(5))),
-        Judgement::Held(Some(ms(60_000))),
+        Judgement::HeldByOther(None),
+        Judgement::HeldByOther(Some(ms(5))),
+        Judgement::HeldByOther(Some(ms(60_000))),
         Judgement::Split,
-        Judgement::Missing,
+        Judgement::Absent,
         Judgement::Unclear,
         Judgement::TooSlow,
         Judgement::NoQuorum,
@@ -45,8 +45,8 @@ fn error_of(judgement: &Judgement) -> Option<End> {
 /// Whether nobody may hold the lock, by what a round found.
 fn may_be_nobodys(judgement: &Judgement) -> bool {
     match judgement {
-        Judgement::Held(hint) => hint.is_some_and(|hint| hint <= SOON),
-        Judgement::Split | Judgement::Missing | Judgement::Unclear => true,
+        Judgement::HeldByOther(hint) => hint.is_some_and(|hint| hint <= SOON),
+        Judgement::Split | Judgement::Absent | Judgement::Unclear => true,
         _ => false,
     }
 }
@@ -91,14 +91,15 @@ impl Call {
             self.outage_since = end.and(self.outage_since.or(Some(self.now)));
         }
         let refused_before = self.refused;
-        self.refused = if asks_again { self.refused || *judgement == Judgement::Held(None) } else { end.is_none() };
+        self.refused =
+            if asks_again { self.refused || *judgement == Judgement::HeldByOther(None) } else { end.is_none() };
         let used_up = self.plan.tries.is_some_and(|t| self.machine.attempts() >= t);
         assert!(self.machine.attempts() <= self.plan.tries.unwrap_or(u32::MAX).max(1));
         match step {
             Step::Round { full } => {
                 assert!(full && !self.full, "asked again without a pause, and not by the full script");
                 assert!(
-                    matches!(judgement, Judgement::Held(hint) if hint.is_none_or(|h| h <= SOON))
+                    matches!(judgement, Judgement::HeldByOther(hint) if hint.is_none_or(|h| h <= SOON))
                         || *judgement == Judgement::Unclear
                 );
                 self.rounds += 1;
@@ -308,7 +309,7 @@ fn contention_between_two_outages_starts_the_patience_anew() {
     let mut machine = Acquire::new(plan(FOREVER));
     let mut tell = |judgement: &Judgement, now| machine.after_round(judgement, true, TOOK, now, 0, None);
     assert!(matches!(tell(&Judgement::NoQuorum, at(0)), Step::Sleep(_)));
-    assert!(matches!(tell(&Judgement::Held(None), at(9_000)), Step::Sleep(_)));
+    assert!(matches!(tell(&Judgement::HeldByOther(None), at(9_000)), Step::Sleep(_)));
     assert!(matches!(tell(&Judgement::NoQuorum, at(11_000)), Step::Sleep(_)));
     assert!(matches!(tell(&Judgement::TooSlow, at(20_900)), Step::Sleep(_)));
     assert_eq!(tell(&Judgement::NoQuorum, at(21_000)), Step::Done(End::NoQuorum));
@@ -320,7 +321,7 @@ fn a_call_that_wakes_late_from_an_outage_does_not_report_contention() {
     machine.first();
     assert!(matches!(machine.after_round(&Judgement::NoQuorum, false, TOOK, at(3), 0, None), Step::Sleep(_)));
     assert_eq!(machine.after_pause(at(1_000)), Step::Done(End::NoQuorum));
-    assert!(matches!(machine.after_round(&Judgement::Held(None), true, TOOK, at(9), 0, None), Step::Sleep(_)));
+    assert!(matches!(machine.after_round(&Judgement::HeldByOther(None), true, TOOK, at(9), 0, None), Step::Sleep(_)));
     assert_eq!(machine.after_pause(at(1_000)), Step::Done(End::Contended));
 }
 
@@ -332,7 +333,7 @@ fn a_last_round_that_the_limit_cut_short_does_not_turn_contention_into_an_outage
         let tell = |(j, full, now): &(Judgement, bool, u64)| machine.after_round(j, *full, TOOK, at(*now), 0, None);
         judgements.iter().map(tell).last().unwrap()
     };
-    let held = |full, now| (Judgement::Held(None), full, now);
+    let held = |full, now| (Judgement::HeldByOther(None), full, now);
     let none = |now| (Judgement::NoQuorum, true, now);
     assert_eq!(told(&[held(true, 3), none(100)]), Step::Done(End::Contended));
     assert_eq!(told(&[held(false, 99), none(100)]), Step::Done(End::Contended));
@@ -363,7 +364,7 @@ fn another_judgement_ends_a_row_of_splits() {
     };
     let row: Vec<Duration> = (0..4).map(|_| pause(&Judgement::Split)).collect();
     assert!(row.windows(2).all(|w| w[1] > w[0]), "{row:?}");
-    pause(&Judgement::Held(None));
+    pause(&Judgement::HeldByOther(None));
     assert_eq!(pause(&Judgement::Split), row[0]);
 }
 
@@ -378,13 +379,15 @@ fn one_slow_round_does_not_stretch_the_pauses_beyond_the_cap() {
 
 #[test]
 fn a_refusal_by_plain_commands_is_asked_about_again_only_by_those_who_go_on_waiting() {
-    let refused = |wait, now| Acquire::new(plan(wait)).after_round(&Judgement::Held(None), false, TOOK, now, 0, None);
+    let refused =
+        |wait, now| Acquire::new(plan(wait)).after_round(&Judgement::HeldByOther(None), false, TOOK, now, 0, None);
     assert_eq!(refused(FOREVER, at(3)), Step::Round { full: true });
     assert_eq!(refused(Wait::Until(at(4)), at(3)), Step::Round { full: true });
     assert_eq!(refused(Wait::Until(at(3)), at(3)), Step::Done(End::Contended));
     assert_eq!(refused(Wait::Once, at(3)), Step::Done(End::Contended));
     // One that told the ttl has said all.
-    let told = Acquire::new(plan(FOREVER)).after_round(&Judgement::Held(Some(ms(9))), false, TOOK, at(3), 0, None);
+    let told =
+        Acquire::new(plan(FOREVER)).after_round(&Judgement::HeldByOther(Some(ms(9))), false, TOOK, at(3), 0, None);
     assert!(matches!(told, Step::Sleep(_)), "{told:?}");
 }
 
@@ -417,18 +420,18 @@ fn what_may_be_free_soon_is_asked_for_soon_but_less_and_less_so() {
         Step::Sleep(until) => until.since(at(0)),
         step => panic!("{step:?}"),
     };
-    let soon = || Judgement::Held(Some(SOON));
+    let soon = || Judgement::HeldByOther(Some(SOON));
     let grown: Vec<Duration> = (0..4).map(|_| pause(soon())).collect();
     assert!(grown[0] > SOON && grown[0] <= SOON + ms(10), "{grown:?}");
     assert!(grown.windows(2).all(|w| w[1] >= w[0] + SOON), "{grown:?}");
-    pause(Judgement::Held(Some(ms(60_000))));
+    pause(Judgement::HeldByOther(Some(ms(60_000))));
     assert_eq!(pause(soon()), grown[0], "from the beginning, after others were seen to hold it");
 }
 
 #[test]
 fn a_pause_of_the_user_replaces_the_drawn_one_within_the_limit() {
     let after = |wait, custom| {
-        Acquire::new(plan(wait)).after_round(&Judgement::Held(None), true, TOOK, at(0), u64::MAX, Some(custom))
+        Acquire::new(plan(wait)).after_round(&Judgement::HeldByOther(None), true, TOOK, at(0), u64::MAX, Some(custom))
     };
     assert_eq!(after(FOREVER, ms(7)), Step::Sleep(at(7)));
     assert_eq!(after(Wait::Until(at(5)), ms(7)), Step::Sleep(at(5)));
@@ -440,7 +443,7 @@ fn a_pause_of_the_user_replaces_the_drawn_one_within_the_limit() {
 
 #[test]
 fn the_first_pause_is_drawn_from_the_first_range_on_contention_and_in_an_outage() {
-    for judgement in [Judgement::Held(None), Judgement::NoQuorum] {
+    for judgement in [Judgement::HeldByOther(None), Judgement::NoQuorum] {
         let mut machine = Acquire::new(plan(FOREVER));
         assert_eq!(machine.pauses(), 0);
         let step = machine.after_round(&judgement, true, TOOK, at(0), u64::MAX, None);
@@ -453,7 +456,7 @@ fn the_first_pause_is_drawn_from_the_first_range_on_contention_and_in_an_outage(
 fn pauses_that_a_release_cut_short_do_not_grow() {
     let mut machine = Acquire::new(plan(FOREVER));
     for _ in 0..50 {
-        let step = machine.after_round(&Judgement::Held(None), true, TOOK, at(0), u64::MAX, None);
+        let step = machine.after_round(&Judgement::HeldByOther(None), true, TOOK, at(0), u64::MAX, None);
         assert!(matches!(step, Step::Sleep(wake) if wake <= at(250)), "{step:?}");
         machine.was_woken();
         assert_eq!(machine.pauses(), 0);
