@@ -1,7 +1,7 @@
 //! `cargo bench`: what a lock costs, from the protocol alone to a lock on real servers.
 //!
-//! Prints medians over rounds; a noisy machine wants ratios within one run, for which `bench/peers` is the tool. The servers
-//! are started and stopped here; without redis-server the part that needs them says so.
+//! Prints medians over rounds; a noisy machine wants ratios within one run, for which `bench/peers` is the tool. The
+//! servers are started and stopped here; without redis-server the part that needs them says so.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,

@@ -5,7 +5,7 @@ use crate::engine::error::Error;
 use crate::engine::root::Engine;
 use crate::engine::settings::Settings;
 use crate::options::{self, Lease, MIN_TTL, Options, Retry, backoff, check_label, check_ttl};
-use crate::protocol::generation::{Deployment, valid_cluster};
+use crate::protocol::generation::{Deployment, valid_deployment};
 use crate::protocol::handover::BUDGET;
 use crate::protocol::quorum::MAX_MASTERS;
 use crate::protocol::retry::Backoff;
@@ -351,7 +351,7 @@ impl ClientBuilder {
 
     fn settings(&self, quorum: Quorum) -> Result<Settings, Error> {
         let namespace = Namespace::new(&self.namespace).map_err(|e| Error::config("namespace", e.to_string()))?;
-        if !valid_cluster(&self.deployment) {
+        if !valid_deployment(&self.deployment) {
             return Err(Error::config("deployment", "it takes 1 to 64 of A-Z a-z 0-9 . _ -"));
         }
         if self.max_lease < MIN_TTL || self.max_lease > Duration::from_secs(86_400) {

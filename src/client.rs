@@ -31,6 +31,7 @@ impl Client {
         Client { engine, terms, pause }
     }
 
+    #[cfg(feature = "unversioned")]
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }

@@ -80,6 +80,7 @@ mod serialize;
 mod stats;
 mod status;
 mod sys;
+#[cfg(feature = "unversioned")]
 #[doc(hidden)]
 pub mod unversioned;
 mod wire;

@@ -205,7 +205,7 @@ impl Revoked {
                 return Err(Error::Conflict { name: name.into(), master: label.clone(), kind: kind.clone() });
             }
         }
-        let answered = said().filter(|a| matches!(a, Answer::Yes(_) | Answer::Missing)).count();
+        let answered = said().filter(|a| matches!(a, Answer::Yes(_) | Answer::Absent)).count();
         if answered < engine.settings.quorum.votes() {
             return Err(Error::NoQuorum(engine.masters.tally_of(finished, &round)));
         }

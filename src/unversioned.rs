@@ -1,4 +1,5 @@
-//! Doors into the wire for benchmarks and fuzzers. Not covered by semantic versioning.
+//! Doors into the wire for the benchmarks, the fuzzers and the tests of this repository, behind the feature
+//! `unversioned`. Not covered by semantic versioning.
 
 mod talk;
 
@@ -62,7 +63,7 @@ impl PairDecoder {
     }
 }
 
-/// How many threads stand in line for a lock in this process, behind the one that contends for it or holds it.
+/// How many threads of this process wait in the local queue of a lock, behind the one that contends for it or holds it.
 pub fn in_line(client: &Client, name: &str) -> usize {
     client.engine().queues.queued(name)
 }
@@ -113,7 +114,7 @@ impl Reply {
     }
 }
 
-/// Whether a node's URL is accepted, and if not, why not.
+/// Whether a master's URL is accepted, and if not, why not.
 pub fn check_url(url: &str) -> Result<String, String> {
     Address::parse(url).map(|address| address.label)
 }

@@ -1,12 +1,13 @@
-//! When a command is ended. All decisions, no I/O.
+//! When a command is ended: decisions alone, without a clock and without I/O.
 
 use crate::args::OnLost;
-use crate::clock::Moment;
+use crate::system::clock::Moment;
 use std::time::Duration;
 
-/// What is left of the lease when the last process is dead, if it needed SIGKILL.
+/// How long before the end of the lease SIGKILL is sent at the latest.
 const MARGIN: Duration = Duration::from_millis(500);
-/// How long what the command left behind may live: a `tee` that still has something to write.
+/// How long the processes that a command left behind have to end by themselves: a `tee` may still have something to
+/// write.
 const GRACE: Duration = Duration::from_secs(1);
 /// The shortest ttl that leaves time to end a command.
 pub(crate) const LEAST_TTL: Duration = Duration::from_secs(1);
@@ -19,7 +20,7 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// A ttl below 4 s has no half second to spare: an eighth of it.
+    /// A ttl below 4 s has no half second to spare: there the margin is an eighth of the ttl.
     pub(crate) fn new(ttl: Duration, kill_after: Option<Duration>) -> Times {
         let kill_after = kill_after.unwrap_or_else(|| (ttl / 4).min(Duration::from_secs(5)));
         Times { kill_after, margin: MARGIN.min(ttl / 8) }
@@ -47,18 +48,20 @@ pub(crate) struct Ending {
     until: Moment,
     /// The lock is lost, or nobody is left to renew it.
     over: bool,
-    /// The command ended at this moment and left others behind.
-    left: Option<Moment>,
+    /// When the command ended, if it left processes behind.
+    left_others: Option<Moment>,
+    /// When they got SIGTERM.
     termed: Option<Moment>,
+    /// When they got SIGKILL.
     killed: Option<Moment>,
 }
 
 impl Ending {
     pub(crate) fn new(times: Times, on_lost: OnLost, until: Moment) -> Ending {
-        Ending { times, on_lost, until, over: false, left: None, termed: None, killed: None }
+        Ending { times, on_lost, until, over: false, left_others: None, termed: None, killed: None }
     }
 
-    /// The lease was renewed. A command that was told to end is not told otherwise: it may be halfway through.
+    /// The lease was renewed. After SIGTERM that changes nothing: the command may be halfway through its end.
     pub(crate) fn renewed(&mut self, until: Moment) {
         if self.termed.is_none() {
             self.until = until;
@@ -70,9 +73,9 @@ impl Ending {
         self.over = true;
     }
 
-    /// The command ended by itself, others that it started did not.
-    pub(crate) fn left(&mut self, now: Moment) {
-        self.left.get_or_insert(now);
+    /// The command has ended, and processes that it started have not.
+    pub(crate) fn left_others(&mut self, now: Moment) {
+        self.left_others.get_or_insert(now);
     }
 
     /// When they got SIGKILL.
@@ -80,16 +83,17 @@ impl Ending {
         self.killed
     }
 
+    /// What to do at `now`, and done with that: the next answer supposes that it was done.
     pub(crate) fn step(&mut self, now: Moment) -> Step {
-        // The leftovers of a command that ended are not what --on-lost spares.
-        let policy = if self.left.is_some() { OnLost::Kill } else { self.on_lost };
+        // --on-lost spares the command, not what it left behind.
+        let policy = if self.left_others.is_some() { OnLost::Kill } else { self.on_lost };
         if policy == OnLost::Warn || self.killed.is_some() {
             return Step::Wait(Moment::NEVER);
         }
         let last = self.until.minus(self.times.margin);
         let Some(termed) = self.termed else {
             let due = last.minus(self.times.kill_after);
-            let due = self.left.map_or(due, |left| due.min(left.plus(GRACE)));
+            let due = self.left_others.map_or(due, |at| due.min(at.plus(GRACE)));
             if !self.over && now < due {
                 return Step::Wait(due);
             }
@@ -165,7 +169,7 @@ mod tests {
     #[test]
     fn leftovers_have_a_grace() {
         let mut e = ending(OnLost::Warn);
-        e.left(at(2000));
+        e.left_others(at(2000));
         assert_eq!(e.step(at(2000)), Step::Wait(at(3000)));
         assert_eq!(e.step(at(3000)), Step::Term);
         assert_eq!(e.step(at(3000)), Step::Wait(at(7000)));

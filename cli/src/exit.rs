@@ -1,4 +1,4 @@
-//! Exit codes: the child's own, or one of these.
+//! Exit codes: the command's own, or one of these.
 
 use redleash::Error;
 
@@ -10,7 +10,7 @@ pub(crate) const NO_QUORUM: u8 = 69;
 pub(crate) const SOFTWARE: u8 = 70;
 /// The operating system refused something.
 pub(crate) const SYSTEM: u8 = 71;
-/// Another holds the lock, or the waiting time is over; `-E` chooses another one.
+/// Another client holds the lock, or the waiting time is over; `-E` chooses another code.
 pub(crate) const BUSY: u8 = 75;
 /// The lock was lost while the command ran.
 pub(crate) const LOST: u8 = 76;
@@ -21,7 +21,7 @@ pub(crate) const CANNOT_EXECUTE: u8 = 126;
 /// There is no such command.
 pub(crate) const NOT_FOUND: u8 = 127;
 
-/// The code for a command that a signal ended, as shells have it.
+/// The code for a command that a signal ended: 128 and its number, as in shells.
 pub(crate) fn by_signal(signal: i32) -> u8 {
     u8::try_from(128 + signal).unwrap_or(u8::MAX)
 }
@@ -38,7 +38,7 @@ pub(crate) fn code(error: &Error) -> u8 {
     }
 }
 
-/// Why redleash ends without the child's code: one sentence, and the code.
+/// Why redleash ends without the command's code: one sentence, and the code.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: u8,
@@ -50,11 +50,11 @@ impl Failure {
         Failure { code, sentence: sentence.into() }
     }
 
-    /// What the library says of the lock `name`.
+    /// An error of the library about the lock `name`.
     pub(crate) fn of(name: &str, error: &Error) -> Failure {
         let code = code(error);
         let next = match error {
-            Error::NoQuorum(_) => "; nothing was started, look at these masters and run it again",
+            Error::NoQuorum(_) => "; nothing was started: look at these masters, then run it again",
             _ => "",
         };
         let sentence = match error {

@@ -1,13 +1,15 @@
-//! What `run` and its supervisor say to each other, in lines on a pair of sockets. Its end of file is how each learns that
-//! the other is gone.
+//! What `run` and its supervisor say to each other: orders one way, reports the other way, one per line, on a pair of
+//! sockets. The end of file tells each of them that the other has ended.
 
-use crate::clock::Moment;
-use rustix::fd::{BorrowedFd, OwnedFd};
+use crate::system::clock::Moment;
+use crate::system::signals;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
     recvmsg, sendmsg,
 };
-use std::io::{self, IoSlice, IoSliceMut, Write};
+use std::fmt;
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::unix::net::UnixStream;
 
@@ -16,7 +18,7 @@ use std::os::unix::net::UnixStream;
 pub(crate) enum Order {
     /// The lease ends here, unless it is renewed. The first order of all.
     Until(Moment),
-    /// A signal for the group.
+    /// A signal for the command's group.
     Signal(i32),
     /// The lock is lost.
     Lost,
@@ -27,6 +29,16 @@ pub(crate) enum Order {
 pub(crate) enum Ended {
     Code(i32),
     Signal(i32),
+}
+
+/// `with exit code 3`, `by SIGTERM`.
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ended::Code(code) => write!(f, "with exit code {code}"),
+            Ended::Signal(signal) => write!(f, "by {}", signals::name(*signal)),
+        }
+    }
 }
 
 /// From the supervisor to `run`.
@@ -44,7 +56,7 @@ pub(crate) enum Report {
     Left(String),
     /// Not even SIGKILL ended all processes of the command.
     Remains,
-    /// These processes have left the command as daemons, and run on.
+    /// These processes have left the command as daemons, and continue to run.
     Daemons(String),
     /// The command ended. The last report of all.
     Ended(Ended),
@@ -116,21 +128,70 @@ pub(crate) fn send_first(link: &UnixStream, order: &Order, stdin: BorrowedFd<'_>
     link.write_all(&line.as_bytes()[sent..])
 }
 
-/// Receives what `send_first` sent: the descriptor, and bytes that begin with the order. `None` at the end of file.
-pub(crate) fn receive_first(link: &UnixStream) -> io::Result<Option<(OwnedFd, Vec<u8>)>> {
-    let mut bytes = [0; 256];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let got = recvmsg(link, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::empty())?;
-    let rights = |message| match message {
-        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
-        _ => None,
-    };
-    let stdin = control.drain().find_map(rights);
-    if let Some(stdin) = &stdin {
-        rustix::io::fcntl_setfd(stdin, rustix::io::FdFlags::CLOEXEC)?;
+/// The end of the link at which orders arrive.
+pub(crate) struct Link {
+    stream: UnixStream,
+    /// Bytes that are no whole line yet.
+    unread: Vec<u8>,
+    open: bool,
+}
+
+impl Link {
+    /// Waits for what `send_first` sends: the descriptor, and the link behind it, whose first order is received but not
+    /// taken. `None` if the other end is closed.
+    pub(crate) fn receive(stream: UnixStream) -> io::Result<Option<(OwnedFd, Link)>> {
+        let mut bytes = [0; 256];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let got = recvmsg(&stream, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::empty())?;
+        let rights = |message| match message {
+            RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+            _ => None,
+        };
+        let Some(descriptor) = control.drain().find_map(rights) else { return Ok(None) };
+        rustix::io::fcntl_setfd(&descriptor, rustix::io::FdFlags::CLOEXEC)?;
+        stream.set_nonblocking(true)?;
+        Ok(Some((descriptor, Link { stream, unread: bytes[..got.bytes].to_vec(), open: true })))
     }
-    Ok(stdin.map(|stdin| (stdin, bytes[..got.bytes].to_vec())))
+
+    /// The orders that have come, without waiting for more.
+    pub(crate) fn read(&mut self) -> Vec<Order> {
+        let mut bytes = [0; 1024];
+        while self.open {
+            match self.stream.read(&mut bytes) {
+                Ok(0) => self.open = false,
+                Ok(n) => self.unread.extend_from_slice(&bytes[..n]),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(_) => self.open = false,
+            }
+        }
+        self.received()
+    }
+
+    /// The orders that were received already. A line that is no order is left out.
+    pub(crate) fn received(&mut self) -> Vec<Order> {
+        let whole = self.unread.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        let lines: Vec<u8> = self.unread.drain(..whole).collect();
+        String::from_utf8_lossy(&lines).lines().filter_map(Order::parse).collect()
+    }
+
+    /// False when the other end is closed. Then a poll would find it readable at once, and for ever.
+    pub(crate) fn is_open(&self) -> bool {
+        self.open
+    }
+
+    /// Sends a report, if the other end is still there.
+    pub(crate) fn report(&self, report: &Report) {
+        // Not blocking: a socket takes some hundred lines that nobody reads, and there are not that many.
+        let _ = (&self.stream).write_all(report.line().as_bytes());
+    }
+}
+
+impl AsFd for Link {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
 }
 
 #[cfg(test)]
@@ -163,14 +224,24 @@ mod tests {
     fn a_descriptor_travels_with_the_first_order() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let (reader, writer) = rustix::pipe::pipe().unwrap();
-        send_first(&ours, &Order::Until(Moment(5)), rustix::fd::AsFd::as_fd(&reader)).unwrap();
+        send_first(&ours, &Order::Until(Moment(5)), reader.as_fd()).unwrap();
         drop(reader);
-        let (stdin, line) = receive_first(&theirs).unwrap().unwrap();
-        assert_eq!(line, b"until 5\n");
+        let (stdin, mut link) = Link::receive(theirs).unwrap().unwrap();
+        assert_eq!(link.received(), [Order::Until(Moment(5))]);
         rustix::io::write(&writer, b"x").unwrap();
         let mut byte = [0];
         assert_eq!((rustix::io::read(&stdin, &mut byte).unwrap(), byte[0]), (1, b'x'));
+        (&ours).write_all(b"signal 15\nwhat\nlo").unwrap();
+        assert_eq!(link.read(), [Order::Signal(15)]);
+        (&ours).write_all(b"st\n").unwrap();
         drop(ours);
-        assert!(receive_first(&theirs).unwrap().is_none());
+        assert_eq!((link.read(), link.is_open()), (vec![Order::Lost], false), "what came before the end is read");
+    }
+
+    #[test]
+    fn an_end_before_the_first_order_is_an_end() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        drop(ours);
+        assert!(Link::receive(theirs).unwrap().is_none());
     }
 }

@@ -1,13 +1,13 @@
 //! The library's log on standard error, for `-v`.
 
-use crate::say;
+use crate::text::say;
 use log::{LevelFilter, Log, Metadata, Record};
 
 struct Logger;
 
 static LOGGER: Logger = Logger;
 
-/// Nothing without `-v`: what a user must know redleash says itself, once.
+/// Installs nothing without `-v`: what a user must know, redleash says itself.
 pub(crate) fn install(verbose: u8) {
     let level = match verbose {
         0 => return,

@@ -1,54 +1,37 @@
 //! `redleash`: a command under a lock that every host sees. See README.md beside this package.
+//!
+//! `args` reads the command line, and `verbs` has a room for each verb. `run` starts `stages`, which are processes of
+//! this program too, and talks to them by `link`. All of them use `system` and `text`.
 
 #![forbid(unsafe_code)]
 
-mod alarm;
 mod args;
-mod bench;
-mod child;
-mod clock;
 mod command;
-mod contain;
-mod duration;
 mod ending;
 mod exit;
-mod feeder;
-mod holder;
-mod init;
-mod line;
 mod link;
 mod logger;
-mod nodes;
-mod run;
-mod say;
-mod signals;
-mod status;
-mod supervised;
-mod supervisor;
-mod terminal;
-mod tree;
-mod unlock;
-mod waiting;
-mod watch;
+mod masters;
+mod stages;
+mod system;
+mod text;
+mod verbs;
 
 use args::{Action, Args};
 use exit::Failure;
+use stages::stage::Stage;
 use std::ffi::OsString;
 use std::process::ExitCode;
+use text::say;
+use verbs::{bench, init, run, status, unlock};
 
 fn main() -> ExitCode {
     let argv: Vec<OsString> = std::env::args_os().collect();
-    // The stages between `run` and the command; started by this program alone, so they are not in the help.
-    match argv.get(1).and_then(|word| word.to_str()) {
-        Some(supervisor::STAGE) => return supervisor::main(&argv[2..]).into(),
-        Some(contain::STAGE) => return contain::main(&argv[2..]).into(),
-        Some(contain::PROBE) => return contain::probe_main(false).into(),
-        Some(contain::PROBE_INSIDE) => return contain::probe_main(true).into(),
-        Some(child::STAGE) => return child::main(&argv[2..]).into(),
-        _ => {}
+    if let Some(stage) = argv.get(1).and_then(|word| Stage::of(word)) {
+        return stages::main(stage, &argv[2..]).into();
     }
     let code = Args::parse_from(&argv).and_then(|args| act(&args)).unwrap_or_else(|failure: Failure| {
-        // Empty if clap has said it all.
+        // It is empty if clap has said everything.
         if !failure.sentence.is_empty() {
             say::sentence(&failure.sentence);
         }

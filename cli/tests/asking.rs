@@ -1,4 +1,4 @@
-//! status, init and unlock.
+//! The verbs status, init and unlock.
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 mod support;
@@ -33,7 +33,7 @@ fn status_in_words_and_in_json() {
 }
 
 #[test]
-fn masters_that_forgot_do_not_make_a_lock_free() {
+fn a_lock_is_not_reported_free_because_masters_forgot_it() {
     let Some(bench) = bench(3) else { return };
     let held = bench.hold("x");
     for (forgot, master) in bench.masters.iter().enumerate() {
@@ -116,7 +116,7 @@ fn unlock_of_a_free_lock() {
     assert!(done.code() == 0 && done.out.contains("free already"), "{done:?}");
 }
 
-/// Clears the screen, sets the window's title, begins a line, and turns the direction of writing around.
+/// Clears the screen, sets the window's title, begins a line, and reverses the direction of writing.
 const HOSTILE: &str = "a\x1b[2J\x1b]0;t\x07\nredleash: fine\r\u{9b}3m\u{202e}gpj\u{2066}\u{7f}z";
 const HARMLESS: &str = "a\\u{1b}[2J\\u{1b}]0;t\\u{7}\\nredleash: fine\\r\\u{9b}3m\\u{202e}gpj\\u{2066}\\u{7f}z";
 
@@ -158,7 +158,7 @@ fn what_others_wrote_to_the_masters_is_shown_escaped() {
             assert_eq!(done.out.lines().count(), 4, "{done:?}");
         }
     }
-    // Taken away: written anew for those who come.
+    // The lock was taken away, so it is acquired and written anew.
     for master in bench.masters.iter() {
         master.command(&["DEL", "rl:L:{x}"]).unwrap();
     }

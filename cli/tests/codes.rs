@@ -1,4 +1,4 @@
-//! The command's streams, environment and exit code are its own; what redleash has to say has codes of its own.
+//! The command has its own streams, environment and exit code. What redleash itself reports has codes of its own.
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 mod support;
@@ -13,7 +13,7 @@ use support::servers::wait_until;
 use support::{bench, bench_with, done, eventually, ms, redleash, start};
 
 #[test]
-fn the_streams_and_the_code_are_the_commands() {
+fn the_command_has_its_own_streams_and_exit_code() {
     let Some(bench) = bench(3) else { return };
     let mut cat = start(bench.script(&[], "x", "cat; echo oops >&2; exit 3").stdin(Stdio::piped()));
     cat.tell("through\n");
@@ -39,7 +39,8 @@ fn what_the_operating_system_refuses_is_71() {
 fn nothing_runs_when_a_thread_or_a_process_is_refused() {
     let Some(bench) = bench(1) else { return };
     fs::set_permissions(bench.scratch.path(), fs::Permissions::from_mode(0o777)).unwrap();
-    // Root has no limit. Another user has one for all that it runs, which begins anew in a user namespace.
+    // Root has no limit. The limit of another user counts all its processes, and in a user namespace it starts from
+    // zero.
     let (alone, args): (_, &[&str]) = if geteuid().is_root() {
         ("setpriv", &["--reuid=54321", "--regid=54321", "--clear-groups"])
     } else {
@@ -73,7 +74,7 @@ fn nothing_runs_when_a_thread_or_a_process_is_refused() {
 }
 
 #[test]
-fn a_command_that_a_signal_ended() {
+fn a_command_that_a_signal_ended_is_128_and_its_number() {
     let Some(bench) = bench(1) else { return };
     for (name, code) in [("TERM", 143), ("KILL", 137), ("SEGV", 139)] {
         let done = done(&mut bench.script(&[], "x", &format!("kill -{name} $$")));
@@ -82,7 +83,7 @@ fn a_command_that_a_signal_ended() {
 }
 
 #[test]
-fn a_caller_that_ignores_the_end_of_its_children() {
+fn a_caller_that_ignores_sigchld_changes_nothing() {
     let Some(bench) = bench(1) else { return };
     let script = r#"$SIG{CHLD} = "IGNORE"; exec @ARGV"#;
     let mut command = Command::new("perl");
@@ -109,11 +110,11 @@ fn the_command_starts_as_if_redleash_were_not_there() {
     let script = "grep -E 'Sig(Blk|Ign)' /proc/self/status; ls /proc/self/fd | wc -l; ulimit -n; umask; pwd";
     let plain = done(Command::new("sh").args(["-c", script]).stdin(Stdio::null()));
     let run = done(&mut bench.script(&[], "x", script));
-    assert_eq!(plain.out, run.out, "signals, descriptors, limits, directory");
+    assert_eq!(plain.out, run.out, "signals, descriptors, limits and directory are the same");
 }
 
 #[test]
-fn passwords_are_seen_by_no_other_process() {
+fn no_other_process_sees_passwords() {
     let Some(bench) = bench_with(3, &["--requirepass", "s3kret"]) else { return };
     let show = r#"pid=$PPID; tr '\0' ' ' < /proc/$pid/cmdline; tr '\0' ' ' < /proc/$pid/environ; env; exit 1"#;
     let hidden = done(&mut bench.script(&["-vvv"], "x", show));
@@ -133,7 +134,7 @@ fn passwords_are_seen_by_no_other_process() {
 
 #[test]
 fn a_wrong_command_line_is_64() {
-    let usages: [(&[&str], &[&str]); 15] = [
+    let usages: [(&[&str], &[&str]); 16] = [
         (&[], &["Usage"]),
         (&["run", "x", "--nonsense", "--", "true"], &["--nonsense"]),
         (&["run", "x", "true"], &["`--`", "redleash run NAME -- CMD"]),
@@ -141,10 +142,11 @@ fn a_wrong_command_line_is_64() {
         (&["run", "x", "--"], &["CMD"]),
         (&["run", "-n", "-w", "5", "x", "--", "true"], &["-n", "--wait"]),
         (&["run", "-E", "256", "x", "--", "true"], &["256"]),
-        (&["run", "--ttl", "soon", "x", "--", "true"], &["soon", "15s"]),
+        (&["run", "--ttl", "soon", "x", "--", "true"], &["soon", "--ttl", "15s"]),
+        (&["run", "-w", "1m30", "x", "--", "true"], &["1m30", "--wait", "1m30s"]),
         (
             &["run", "--ttl", "10s", "--kill-after", "4001ms", "x", "--", "true"],
-            &["--kill-after 4001ms", "--ttl 10s", "\"x\""],
+            &["--kill-after 4s1ms", "--ttl 10s", "\"x\""],
         ),
         (&["run", "--ttl", "500ms", "x", "--", "true"], &["--ttl 500ms"]),
         (&["run", "--max-hold", "2s", "x", "--", "true"], &["--max-hold 2s"]),
@@ -245,7 +247,7 @@ fn a_pipe_that_breaks_ends_the_command_alone() {
     drop(reader);
     let writer = OwnedFd::from(writer);
     let mut command = bench.script(&["-v"], "x", "while :; do echo y || exit; done");
-    // Standard error is broken as well: redleash has things to say and nobody to hear them.
+    // Standard error is broken as well, while redleash has something to say.
     let mut process = command.stdout(writer.try_clone().unwrap()).stderr(writer).spawn().unwrap();
     assert_eq!(process.wait().unwrap().code(), Some(141));
     assert!(bench.is_free("x"));

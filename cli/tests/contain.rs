@@ -10,7 +10,7 @@ use support::pty::Terminal;
 use support::servers::wait_until;
 use support::{Bench, REDLEASH, Running, WORK, bench, child_of, done, eventually, is_alive, ms, signal, start};
 
-/// Masters, where the kernel allows namespaces. `None`, and said loudly, where it does not.
+/// Masters, if the kernel allows namespaces; else `None`, and a line that says so.
 fn bench_if_allowed(n: usize) -> Option<Bench> {
     let trial = Command::new(REDLEASH).arg("contain-probe").output().unwrap();
     if trial.status.success() {
@@ -22,7 +22,7 @@ fn bench_if_allowed(n: usize) -> Option<Bench> {
 }
 
 #[test]
-fn a_caller_that_ignores_the_end_of_its_children() {
+fn a_caller_that_ignores_sigchld_changes_nothing() {
     let Some(bench) = bench_if_allowed(1) else { return };
     for (args, code) in [(&["contain-probe"][..], 0), (&["run", "--contain", "x", "--", "sh", "-c", "exit 3"], 3)] {
         let mut command = Command::new("perl");
@@ -32,7 +32,7 @@ fn a_caller_that_ignores_the_end_of_its_children() {
     }
 }
 
-/// Two that cannot be asked to end: in a group of its own, and a daemon.
+/// Starts two workers that ignore SIGTERM: one in a group of its own, and a daemon.
 fn at_work(bench: &Bench, options: &[&str]) -> Running {
     let script = format!("(setsid sh -c '{WORK}' <&- >&- 2>&- &); timeout 600 sh -c '{WORK}'; true");
     let options = [&["--contain", "--ttl", "3s", "--lock-delay", "0"], options].concat();
@@ -108,7 +108,7 @@ fn redleash_is_killed_and_the_supervisor_ends_the_command() {
     let (warden, _) = warden_and_supervisor(&running);
     running.signal("KILL");
     assert_dead_before_the_next_holder(&bench);
-    eventually("the warden is gone", || !is_alive(warden));
+    eventually("the warden has ended", || !is_alive(warden));
 }
 
 #[test]
@@ -136,7 +136,8 @@ fn on_lost_warn_lets_it_run_on() {
 #[test]
 fn a_daemon_ends_with_the_command() {
     let Some(bench) = bench_if_allowed(1) else { return };
-    let script = r#"(setsid sh -c 'echo up > "$F"; exec sleep 600' <&- >&- 2>&- &); until [ -s "$F" ]; do sleep 0.01; done; exit 4"#;
+    let script = r#"(setsid sh -c 'echo up > "$F"; exec sleep 600' <&- >&- 2>&- &)
+        until [ -s "$F" ]; do sleep 0.01; done; exit 4"#;
     let done = done(&mut bench.script(&["--contain"], "x", script));
     done.expect(4, &["\"x\"", "left processes", "(sleep)"]);
     assert!(bench.is_free("x"));
@@ -172,7 +173,7 @@ fn the_command_sees_its_namespace_and_has_the_rights_of_its_user() {
     assert_eq!(rights(&plain.1[plain.1.find("Sig").unwrap()..]), rights(&inside.1[inside.1.find("Sig").unwrap()..]));
 }
 
-/// Root makes the namespaces without a user namespace, others need one: as root, try both.
+/// Root makes the namespaces without a user namespace, other users need one. As root, this tries both.
 #[test]
 fn a_user_who_is_not_root_can_contain() {
     let Some(bench) = bench_if_allowed(1) else { return };
@@ -201,7 +202,7 @@ fn a_user_who_is_not_root_can_contain() {
 }
 
 #[test]
-fn without_the_right_it_is_71_before_the_lock_is_taken() {
+fn without_the_right_it_is_71_before_the_lock_is_acquired() {
     let Some(bench) = bench(1) else { return };
     let script = "echo 0 > /proc/sys/user/max_pid_namespaces || exit 99; exec \"$0\" run --contain x -- echo started";
     let args = ["--user", "--map-root-user", "sh", "-c", script, REDLEASH];
@@ -223,7 +224,10 @@ fn without_the_right_it_is_71_before_the_lock_is_taken() {
 fn on_a_terminal_the_command_has_the_foreground() {
     let Some(bench) = bench_if_allowed(1) else { return };
     let terminal = Terminal::bash(&bench.nodes());
-    terminal.typed("redleash run --contain --ttl 30s x -- sh -c 'echo u''p; read line; echo \"got $line\"; trap \"exit 9\" INT; echo two; while :; do sleep 0.01; done'\n");
+    terminal.typed(
+        "redleash run --contain --ttl 30s x -- sh -c 'echo u''p; read line; echo \"got $line\"; trap \"exit 9\" INT; \
+         echo two; while :; do sleep 0.01; done'\n",
+    );
     terminal.expect("up");
     terminal.typed("\x1a");
     terminal.expect("not renewed while suspended");

@@ -1,4 +1,4 @@
-//! What a command leaves behind when it ends.
+//! Processes that a command leaves behind when it ends.
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 mod support;
@@ -18,7 +18,7 @@ fn a_daemon_runs_on_and_does_not_keep_the_lock() {
         r#"setsid sh -c 'echo $$ > "$F"; exec sleep 600' <&- >&- 2>&- & until [ -s "$F" ]; do sleep 0.01; done"#;
     let done = done(&mut bench.script(&[], "x", script));
     let daemon = bench.written().trim().parse().unwrap();
-    done.expect(0, &["\"x\"", &format!("pid {daemon} (sleep)"), "runs on without the lock"]);
+    done.expect(0, &["\"x\"", &format!("pid {daemon} (sleep)"), "run on without the lock"]);
     assert_eq!(done.err.lines().count(), 1, "{done:?}");
     assert!(bench.is_free("x"));
     assert!(is_alive(daemon));
@@ -28,7 +28,7 @@ fn a_daemon_runs_on_and_does_not_keep_the_lock() {
 #[test]
 fn a_daemon_runs_on_when_the_lock_is_lost() {
     let Some(bench) = bench(3) else { return };
-    // The shell in between ends, so the daemon is nobody's child, and has a child itself.
+    // The shell in between ends, so the daemon is an orphan. It has a child itself.
     let script = r#"(setsid sh -c 'sleep 600 & echo $$ > "$F.daemon"; echo $! > "$F.child"; wait' <&- >&- 2>&- &)
         until [ -s "$F.child" ]; do sleep 0.01; done; echo up > "$F"; exec sleep 600"#;
     let number = |name: &str| -> u32 { std::fs::read_to_string(bench.file(name)).unwrap().trim().parse().unwrap() };
@@ -40,7 +40,7 @@ fn a_daemon_runs_on_when_the_lock_is_lost() {
         let command = running.command();
         if taken {
             bench.client.force_release("x").unwrap();
-            running.end().expect(76, &[&format!("pid {daemon} (sh)"), "runs on without the lock"]);
+            running.end().expect(76, &[&format!("pid {daemon} (sh)"), "run on without the lock"]);
         } else {
             running.signal("KILL");
             eventually("the command is ended", || !is_alive(command));
@@ -56,7 +56,8 @@ fn a_daemon_runs_on_when_the_lock_is_lost() {
 #[test]
 fn a_worker_in_a_group_of_its_own_is_ended_before_the_lock_is_released() {
     let Some(bench) = bench(3) else { return };
-    let script = r#"timeout 60 sh -c 'echo $$ > "$F"; while :; do sleep 0.01; done' & until [ -s "$F" ]; do sleep 0.01; done; exit 4"#;
+    let script = r#"timeout 60 sh -c 'echo $$ > "$F"; while :; do sleep 0.01; done' &
+        until [ -s "$F" ]; do sleep 0.01; done; exit 4"#;
     let done = done(&mut bench.script(&["--kill-after", "500ms"], "x", script));
     done.expect(4, &["\"x\"", "left processes", "(timeout)"]);
     assert!(!is_alive(bench.written().trim().parse().unwrap()));
@@ -66,17 +67,19 @@ fn a_worker_in_a_group_of_its_own_is_ended_before_the_lock_is_released() {
 #[test]
 fn the_rest_of_the_group_is_ended_before_the_lock_is_released() {
     let Some(bench) = bench(3) else { return };
-    let script = r#"sh -c 'trap "" TERM; echo $$ > "$F"; while :; do sleep 0.01; done' & until [ -s "$F" ]; do sleep 0.01; done; exit 4"#;
+    let script = r#"sh -c 'trap "" TERM; echo $$ > "$F"; while :; do sleep 0.01; done' &
+        until [ -s "$F" ]; do sleep 0.01; done; exit 4"#;
     let done = done(&mut bench.script(&["--kill-after", "500ms"], "x", script));
     done.expect(4, &["\"x\"", "left processes", "setsid"]);
     assert!(!is_alive(bench.written().trim().parse().unwrap()));
     assert!(bench.is_free("x"));
 }
 
-/// Where /proc hides processes that this user may not look into: `redleash OPTIONS run x -- sh -c SCRIPT` with a shell at
-/// `$F.sh` that is such a process, since its file cannot be read.
+/// `redleash OPTIONS run x -- sh -c SCRIPT` where /proc hides processes that this user may not look into. The shell at
+/// `$F.sh` is such a process, since its file cannot be read.
 fn where_processes_are_hidden(bench: &Bench, options: &[&str], script: &str) -> Option<Command> {
-    // Without the rights of root, and of its group, which see all. Others need a user namespace to be allowed to mount.
+    // Without the rights of root and of its group, who see all processes. Other users may mount in a user namespace
+    // only.
     let (user, group): (&[&str], _) =
         if geteuid().is_root() { (&[], "--regid=12345 --clear-groups") } else { (&["--user", "--map-root-user"], "") };
     let ready = |script: &str| {
@@ -117,7 +120,7 @@ fn what_proc_hides_is_ended_before_the_lock_is_released() {
 }
 
 #[test]
-fn what_ends_soon_by_itself_is_let_be() {
+fn a_process_that_ends_soon_by_itself_gets_no_signal() {
     let Some(bench) = bench(1) else { return };
     let script = r#"sh -c 'trap "echo asked" TERM; sleep 0.2; echo flushed' & exit 0"#;
     let done = done(&mut bench.script(&[], "x", script));
@@ -130,5 +133,5 @@ fn no_process_of_redleash_is_left() {
     let script = r#"echo $PPID > "$F"; exit 0"#;
     assert_eq!(done(&mut bench.script(&[], "x", script)).code(), 0);
     let supervisor = bench.written().trim().parse().unwrap();
-    eventually("the supervisor is gone", || !is_alive(supervisor));
+    eventually("the supervisor has ended", || !is_alive(supervisor));
 }

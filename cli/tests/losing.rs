@@ -1,7 +1,7 @@
 //! The command is dead before the lease ends, whatever happens to redleash, to the command, or to the masters.
 //!
-//! The evidence: the command writes down the time all the while, and the next holder is granted the lock after the last
-//! entry. Without a lock-delay, so that there is no pause in between but the library's own.
+//! The evidence: the command writes the time again and again, and the next holder is granted the lock after the last
+//! entry. There is no lock-delay, so the only pause in between is the library's own.
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 mod support;
@@ -106,7 +106,7 @@ fn redleash_is_killed_and_the_command_asked_to_end() {
     let (supervisor, command) = (running.supervisor(), running.command());
     running.signal("KILL");
     bench.eventually_written("asked");
-    eventually("both are gone", || !is_alive(supervisor) && !is_alive(command));
+    eventually("both have ended", || !is_alive(supervisor) && !is_alive(command));
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn processes_from_before_redleash_are_not_the_commands() {
         let out = fs::File::create(bench.file("said")).unwrap();
         command.env("REDLEASH_NODES", bench.nodes()).env("F", bench.file("out")).stdin(Stdio::null());
         support::hear_signals();
-        // The strangers hold the output open, so it goes to a file.
+        // The strangers keep the output open, so it goes to a file.
         let mut running = command.stdout(Stdio::null()).stderr(out).spawn().unwrap();
         eventually("the command is at work", || bench.written().contains('\n'));
         let (parent, child) = (number("out.parent"), number("out.child"));
@@ -281,8 +281,8 @@ fn a_session_of_its_own_below_a_living_parent_ends_with_the_lock() {
 #[test]
 fn a_command_that_forks_all_the_while_does_not_outrun_its_end() {
     let Some(bench) = bench(3) else { return };
-    // Four chains: each process moves to a group of its own, starts the next one, and ends. Some tell the time. For a minute at
-    // most.
+    // Four chains: each process moves to a group of its own, starts the next one, and ends. Some write the time. This
+    // goes on for a minute at most.
     let storm = r#"$SIG{TERM} = $SIG{CHLD} = "IGNORE"; my $end = time + 60;
         for (my $i = 0; time < $end; $i++) {
             setpgrp;
@@ -316,7 +316,7 @@ fn the_longest_hold_is_over() {
 }
 
 #[test]
-fn on_lost_term_asks_and_no_more() {
+fn on_lost_term_sends_sigterm_and_no_more() {
     let Some(bench) = bench(3) else { return };
     let script =
         r#"trap 'echo asked >> "$F"' TERM; echo up >> "$F"; until [ -e "$F.end" ]; do sleep 0.01; done; exit 5"#;

@@ -1,4 +1,4 @@
-//! On a terminal: the command has the foreground while it runs, and gives it back.
+//! On a terminal, the command has the foreground while it runs, and then gives it back.
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 mod support;
@@ -59,13 +59,13 @@ fn ctrl_c_while_waiting() {
 }
 
 #[test]
-fn one_quiet_line_tells_for_whom_it_waits() {
+fn one_line_shows_who_holds_the_lock() {
     let Some(bench) = bench(3) else { return };
     let held = bench.hold("x");
     let mut terminal = Terminal::start(&bench.nodes(), &["redleash", "run", "x", "--", "echo", "mine"]);
     terminal.expect("waiting for \"x\"");
     terminal.expect("held by test bench since 20");
-    terminal.expect("(1 s)");
+    terminal.expect("(1s)");
     drop(held);
     terminal.end();
     let screen = terminal.screen();
@@ -125,7 +125,7 @@ fn a_suspended_command_is_dead_before_the_lease_ends() {
 }
 
 #[test]
-fn ctrl_z_where_nobody_can_continue() {
+fn ctrl_z_where_no_shell_can_continue_the_job() {
     let Some(bench) = bench(1) else { return };
     // redleash leads the session, as in `ssh -t host redleash run ...`.
     let args = ["redleash", "run", "x", "--", "sh", "-c", "echo up; read line; echo \"got $line\""];

@@ -1,4 +1,4 @@
-//! A lock that another holds: wait, or say who holds it.
+//! A lock that another client holds: redleash waits, or says who holds it.
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 mod support;
@@ -44,7 +44,7 @@ fn it_waits_until_the_lock_is_free() {
     let said = || fs::read_to_string(&file).unwrap();
     let mut command = bench.redleash(&["run", "-v", "-w", "60", "x", "--", "echo", "mine"]);
     let waiting = command.stdout(Stdio::piped()).stderr(fs::File::create(&file).unwrap()).spawn().unwrap();
-    eventually("it says for whom it waits", || said().contains("waiting") && said().contains("test bench"));
+    eventually("it says who holds the lock", || said().contains("waiting") && said().contains("test bench"));
     assert!(!said().contains("granted"), "it does not run beside the holder");
     drop(held);
     let done = waiting.wait_with_output().unwrap();
@@ -53,7 +53,7 @@ fn it_waits_until_the_lock_is_free() {
 }
 
 #[test]
-fn overlapping_runs_take_turns() {
+fn overlapping_runs_run_one_after_the_other() {
     let Some(bench) = bench(3) else { return };
     // Not atomic on purpose: two at a time lose counts, or find the directory.
     let script =
@@ -93,7 +93,7 @@ fn a_signal_ends_the_wait() {
         assert_eq!(done.out, "");
     }
     drop(held);
-    assert!(bench.is_free("x"), "those who waited leave nothing behind");
+    assert!(bench.is_free("x"), "waiters leave nothing behind");
 }
 
 fn catches_signals(pid: u32) -> bool {
@@ -127,7 +127,7 @@ fn masters_that_come_back_in_time_are_waited_for() {
 }
 
 #[test]
-fn masters_that_lost_their_memory_are_not_waited_for_in_vain() {
+fn no_wait_for_masters_that_lost_their_memory() {
     let Some(bench) = bench(3) else { return };
     for master in &bench.masters[..2] {
         master.restart_empty().unwrap();
@@ -137,7 +137,7 @@ fn masters_that_lost_their_memory_are_not_waited_for_in_vain() {
 }
 
 #[test]
-fn nothing_is_said_of_waiting_where_nobody_looks() {
+fn without_a_terminal_it_waits_in_silence() {
     let Some(bench) = bench(1) else { return };
     let held = bench.hold("x");
     let mut waiting = start(&mut bench.redleash(&["run", "x", "--", "true"]));

@@ -22,7 +22,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
             let mut part = || parts.next().unwrap_or_default();
             let (user, password, tail) = (part(), part(), part());
             let user = user.replace(|c: char| !c.is_ascii_lowercase(), "");
-            // No word of an error, and nothing that stands elsewhere in the URL.
+            // Not a part of an error message, and nothing that stands elsewhere in the URL.
             properties::password_is_kept("redis://", &user, &format!("{password}ZZ"), &tail);
         }
         _ => {

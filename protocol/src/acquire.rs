@@ -269,7 +269,8 @@ impl Acquire {
         self.slowest = self.slowest.max(took);
         // A refusal by plain commands tells neither ttl nor type: ask once more by the full script before waiting.
         let over = self.is_over(now);
-        let unsure = matches!(judgement, Judgement::Held(hint) if hint.is_none_or(|after| after <= MAY_BE_FREE_WITHIN));
+        let unsure =
+            matches!(judgement, Judgement::HeldByOther(hint) if hint.is_none_or(|after| after <= MAY_BE_FREE_WITHIN));
         let blind = unsure && self.plan.wait != Wait::Once;
         if !self.full && !over && (blind || *judgement == Judgement::Unclear) {
             self.refused |= blind;
@@ -285,7 +286,7 @@ impl Acquire {
             Judgement::Granted => Step::Done(End::Contended),
             Judgement::Conflict(..) => Step::Done(End::Conflict),
             Judgement::Mismatch(..) => Step::Done(End::Mismatch),
-            Judgement::Held(hint) => {
+            Judgement::HeldByOther(hint) => {
                 // Once more soon, if it may be free; but a minority can look free for as long as others hold the lock.
                 let mut hint = *hint;
                 if let Some(after) = hint.filter(|after| *after <= MAY_BE_FREE_WITHIN) {
@@ -300,7 +301,7 @@ impl Acquire {
                 };
                 self.contended(now, pause, took, true)
             }
-            Judgement::Split | Judgement::Missing | Judgement::Unclear => {
+            Judgement::Split | Judgement::Absent | Judgement::Unclear => {
                 self.splits = splits.saturating_add(1);
                 self.contended(now, self.after_split(splits, random), took, false)
             }

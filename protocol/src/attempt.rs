@@ -19,8 +19,8 @@ impl Attempt {
         Attempt { start, until: validity::until(start, ttl, drift) }
     }
 
-    /// An attempt to adopt a lease that its owner has given up and that ends at `until_old`: the quorum must be complete
-    /// before both deadlines, so that nobody else was granted in between.
+    /// An attempt to adopt a lease that its owner has given up and that ends at `until_old`: the quorum must be
+    /// complete before both deadlines, so that nobody else was granted in between.
     pub fn adopting(start: Mono, ttl: Duration, drift: Drift, until_old: Mono) -> Attempt {
         Attempt { start, until: validity::until(start, ttl, drift).min(until_old.max(start)) }
     }
@@ -35,11 +35,11 @@ impl Attempt {
         round.judge(end, self.until)
     }
 
-    /// Ends the attempt if it was not granted: nothing of it is sent or counted afterwards. The masters on which to undo it,
-    /// by a release of its value.
+    /// Ends the attempt if it was not granted: nothing of it is sent or counted afterwards. The masters on which to
+    /// undo it, by a release of its value.
     ///
-    /// Proof obligation: only an attempt that was given up is undone, as a whole. A granted one leaves its uncounted keys
-    /// alone: an extension may adopt them, and an undo behind that would delete a key that counts, which makes two
+    /// Proof obligation: only an attempt that was given up is undone, as a whole. A granted one leaves its uncounted
+    /// keys alone: an extension may adopt them, and an undo behind that would delete a key that counts, which makes two
     /// holders (`docs/SAFETY.md#undo`).
     pub fn end(&self, judgement: &Judgement, round: &mut Round) -> u32 {
         if *judgement == Judgement::Granted {
@@ -49,7 +49,7 @@ impl Attempt {
         round.undo_targets()
     }
 
-    /// The lease of an attempt that was granted at `end`: it counts from the begin of the round.
+    /// The lease of an attempt that was granted at `end`: it is counted from the start of the round.
     pub fn lease(&self, terms: Terms, end: Mono) -> Lease {
         debug_assert!(end < self.until, "a lease of an attempt that was not granted in time");
         Lease::new(terms, self.start)

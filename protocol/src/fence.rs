@@ -55,11 +55,12 @@ pub enum Settling {
     NoQuorum,
 }
 
-/// What becomes of the counters of a round that reached a quorum, looked at before `now`. `until` is when the lease ended as
-/// the round was sent.
+/// What becomes of the counters of a round that reached a quorum, looked at before `now`. `until` is when the lease
+/// ended as the round was sent.
 ///
-/// Proof obligation: the last answer that is needed is in before `until`, and every answer comes from a script that found
-/// our value and a settled generation (`docs/SAFETY.md#fencing`). Answers that come after this look are not counted.
+/// Proof obligation: the last answer that is needed is in before `until`, and every answer comes from a script that
+/// found our value and a settled generation (`docs/SAFETY.md#fencing`). Answers that come after this look are not
+/// counted.
 pub fn settle(quorum: Quorum, counters: &[Option<u64>], now: Mono, until: Mono) -> Settling {
     match rank(quorum, counters) {
         Rank::Done(token) if now < until => Settling::Token(token),
@@ -68,9 +69,9 @@ pub fn settle(quorum: Quorum, counters: &[Option<u64>], now: Mono, until: Mono) 
     }
 }
 
-/// What becomes of a token that was written back by a round that `reached` a quorum or not and was looked at before `end`:
-/// a master answers yes with a counter that is at least the token. `until` is when the lease ended as its counters were
-/// asked for, `present` when it ends by now: [`Mono::ZERO`] if it was lost or given up meanwhile.
+/// What becomes of a token that was written back by a round that `reached` a quorum or not and was looked at before
+/// `end`: a master answers yes with a counter that is at least the token. `until` is when the lease ended as its
+/// counters were asked for, `present` when it ends by now: [`Mono::ZERO`] if it was lost or given up meanwhile.
 pub fn written_back(token: u64, reached: bool, end: Mono, until: Mono, present: Mono) -> Settling {
     match (reached, end < until.min(present)) {
         (true, true) => Settling::Token(token),

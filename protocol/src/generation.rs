@@ -1,7 +1,7 @@
 //! The generation of a master, and the quarantine after a loss of state.
 //!
-//! Every master holds one string `identity:ready_at_us:max_lease_ms:cluster:N:q:nonce`. The scripts compare it in every
-//! vote; absence or another identity starts a new generation whose votes count after `ready_at`.
+//! Every master holds one string `identity:ready_at_us:max_lease_ms:deployment:N:q:nonce`. The scripts compare it in
+//! every vote; absence or another identity starts a new generation whose votes count after `ready_at`.
 //!
 //! The identity of a master is that of its process and of its history: the first 24 digits of its `run_id` and of its
 //! `master_replid`. A restart and a promoted replica have another run id; a master that became a replica and a master
@@ -23,15 +23,15 @@ pub struct Deployment {
 }
 
 impl Deployment {
-    /// The deployment `cluster` with leases of at most `max_lease` on the masters of `quorum`.
-    pub fn new(cluster: &str, quorum: Quorum, max_lease: Duration, drift: Drift) -> Deployment {
+    /// The deployment named `name` with leases of at most `max_lease` on the masters of `quorum`.
+    pub fn new(name: &str, quorum: Quorum, max_lease: Duration, drift: Drift) -> Deployment {
         Deployment {
-            block: format!("{}:{cluster}:{}:{}", millis_up(max_lease), quorum.masters(), quorum.votes()),
+            block: format!("{}:{name}:{}:{}", millis_up(max_lease), quorum.masters(), quorum.votes()),
             quarantine_us: nanos(quarantine(max_lease, drift)).div_ceil(1_000),
         }
     }
 
-    /// `max_lease_ms:cluster:N:q`, compared byte for byte.
+    /// `max_lease_ms:deployment:N:q`, compared byte for byte.
     pub fn block(&self) -> &str {
         &self.block
     }
@@ -45,29 +45,29 @@ impl Deployment {
 /// Why a master with `theirs` for its block refuses a client with `ours`, and what to do.
 pub fn difference(theirs: &str, ours: &str) -> String {
     if theirs == ours {
-        return "its generation was written by an older version: update all clients, and delete that key when no lock has been \
-                held for max_lease"
+        return "its generation was written by an older version: update all clients, and delete that key when no lock \
+                has been held for max_lease"
             .into();
     }
     format!(
-        "it belongs to a deployment with other settings (max_lease_ms:deployment:nodes:quorum is {theirs} there, {ours} here); all \
-         clients must agree"
+        "it belongs to a deployment with other settings (max_lease_ms:deployment:masters:quorum is {theirs} there, \
+         {ours} here); all clients must agree"
     )
 }
 
-/// What a generation that begins on node `i` ends in: the place of the master among the nodes of the client that began it, in two
-/// digits, and 64 random bits.
+/// What a generation that begins on master `i` ends in: the place of the master in the list of the client that began
+/// it, in two digits, and 64 random bits.
 pub fn nonce(i: usize, random: u64) -> String {
     format!("{i:02x}{random:016x}")
 }
 
-/// The random bits of what [`nonce`] made for node `i`; `None` if it made this for another node, or not at all.
+/// The random bits of what [`nonce`] made for master `i`; `None` if it made this for another master, or not at all.
 pub fn random_bits(nonce: &str, i: usize) -> Option<u64> {
     let (place, random) = nonce.split_at_checked(2)?;
     (random.len() == 16 && usize::from_str_radix(place, 16) == Ok(i)).then(|| u64::from_str_radix(random, 16).ok())?
 }
 
-/// What a client has found at the address of a node.
+/// What a client has found at the address of a master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// Nobody answers.
@@ -78,10 +78,11 @@ pub enum Found {
     Place(usize),
 }
 
-/// Looks for a sign that a master belongs to another set of masters with the same settings: it had another place there, and at
-/// least half of the nodes here are new. A node with such a sign and its place.
+/// Looks for a sign that a master belongs to another set of masters with the same settings: it had another place there,
+/// and at least half of the masters here are new. A master with such a sign, and its place there.
 ///
-/// Another place alone is no such sign: the same masters may be named in another order, and one of them may have begun anew.
+/// Another place alone is no such sign: the same masters may be named in another order, and one of them may have begun
+/// anew.
 pub fn of_another_set(found: &[Found]) -> Option<(usize, usize)> {
     let moved = found.iter().enumerate().find_map(|(i, f)| match f {
         Found::Place(place) if *place != i => Some((i, *place)),
@@ -91,25 +92,25 @@ pub fn of_another_set(found: &[Found]) -> Option<(usize, usize)> {
     (2 * blank >= found.len()).then_some(moved)
 }
 
-/// How often, at the least, a client looks up the address of each master and compares the server there with the one that
-/// it is connected to. A part of every quarantine.
+/// How often, at the least, a client looks up the address of each master and compares the server there with the one
+/// that it is connected to. A part of every quarantine.
 pub fn look_up_interval(max_lease: Duration) -> Duration {
     max_lease / 4
 }
 
 /// The length of a quarantine: `(max_lease + look_up_interval) * (1 + 2 * drift) + 10 ms`.
 ///
-/// Proof obligation: no lease that was granted before the loss is still relied on when the quarantine ends, by any client
-/// whose clock runs within `drift` of the master's. The loss may be that the address leads to another server while the
-/// former one lives on: then the last vote of the former is one interval later than the first contact with the new one,
-/// and its lease ends one `max_lease` later still.
+/// Proof obligation: no lease that was granted before the loss is still relied on when the quarantine ends, by any
+/// client whose clock runs within `drift` of the master's. The loss may be that the address leads to another server
+/// while the former one lives on: then the last vote of the former is one interval later than the first contact with
+/// the new one, and its lease ends one `max_lease` later still.
 pub fn quarantine(max_lease: Duration, drift: Drift) -> Duration {
     drift.lengthen(max_lease.saturating_add(look_up_interval(max_lease))).saturating_add(Duration::from_millis(10))
 }
 
-/// Whether a cluster id may stand in a generation string: 1 to 64 of `A-Z a-z 0-9 . _ -`.
-pub fn valid_cluster(id: &str) -> bool {
-    (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
+/// Whether the name of a deployment may stand in a generation string: 1 to 64 of `A-Z a-z 0-9 . _ -`.
+pub fn valid_deployment(name: &str) -> bool {
+    (1..=64).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
 }
 
 /// A generation string taken apart, for people.
@@ -119,14 +120,14 @@ pub struct Generation {
     pub identity: String,
     /// When votes count again, in microseconds of the master's clock since 1970.
     pub ready_at_us: u64,
-    /// `max_lease_ms:cluster:N:q`.
+    /// `max_lease_ms:deployment:N:q`.
     pub block: String,
-    /// The place of the master among the nodes of the client that began it; `None` in an older format.
+    /// The place of the master in the list of the client that began it; `None` in an older format.
     pub place: Option<usize>,
 }
 
-/// What stands in the place of a generation while an init is under way begins with this. It is no generation: a master that is
-/// asked for a vote meanwhile begins one, with its quarantine.
+/// What stands in the place of a generation while an init is under way begins with this. It is no generation: a master
+/// that is asked for a vote meanwhile begins one, with its quarantine.
 pub const INIT_MARK: &str = "init:";
 
 impl Generation {

@@ -23,9 +23,9 @@ pub enum Treatment {
     Skip,
 }
 
-/// Decides how a round treats a master, given the limit after which an unanswered master is called hung. All answers that had
-/// come by `read_up_to` have been read: an answer may lie in the socket of a process that was not given a processor, and says
-/// nothing against the master.
+/// Decides how a round treats a master, given the limit after which an unanswered master is called hung. All answers
+/// that had come by `read_up_to` have been read: an answer may lie in the socket of a process that was not given a
+/// processor, and says nothing against the master.
 pub fn treat(link: Link, read_up_to: Mono, limit: Duration) -> Treatment {
     match link {
         Link::Down => Treatment::Skip,
@@ -34,8 +34,8 @@ pub fn treat(link: Link, read_up_to: Mono, limit: Duration) -> Treatment {
     }
 }
 
-/// Whether a connection is given up: its oldest unanswered request was older than the connection's own limit at `now`, up to
-/// which all answers have been read.
+/// Whether a connection is given up: its oldest unanswered request was older than the connection's own limit at `now`,
+/// up to which all answers have been read.
 ///
 /// This clock is apart from every round's, so that a lock with a short ttl does not cost the others their connection.
 pub fn give_up(oldest: Option<Mono>, now: Mono, limit: Duration) -> bool {
@@ -45,8 +45,8 @@ pub fn give_up(oldest: Option<Mono>, now: Mono, limit: Duration) -> bool {
 /// How long a connection must live not to count as broken at once.
 pub const STEADY: Duration = Duration::from_secs(1);
 
-/// The pause before a master is connected to again whose last `failures` connections could not be made or broke at once: none
-/// at first, then 50 ms, doubled up to 1 s.
+/// The pause before a master is connected to again whose last `failures` connections could not be made or broke at
+/// once: none at first, then 50 ms, doubled up to 1 s.
 pub fn reconnect_pause(failures: u32) -> Duration {
     match failures {
         0 | 1 => Duration::ZERO,

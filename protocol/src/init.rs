@@ -1,10 +1,11 @@
-//! Settling new masters: who does it when several are at it, and when it is refused.
+//! Settling new masters: which init does it when several are under way, and when it is refused.
 //!
-//! Proof obligation: a master is settled, so that it votes at once, only if it bears the mark of an init whose marks stood on *all*
-//! masters at one moment. Then all were new and empty at that moment, and this one has neither voted nor forgotten since: the mark
-//! would be gone. That all bore it at one moment is known if two looks one after the other found it everywhere (a mark is set
-//! once, so it stood in between), or if a master has a generation with the nonce of that mark: somebody else knew it. A master that
-//! is empty beside settled ones is not settled: it may have forgotten a vote.
+//! Proof obligation: a master is settled, so that it votes at once, only if it bears the mark of an init whose marks
+//! stood on *all* masters at one moment. Then all were new and empty at that moment, and this one has neither voted nor
+//! forgotten since: the mark would be absent. That all bore it at one moment is known if two looks one after the other
+//! found it everywhere (a mark is set once, so it stood in between), or if a master has a generation with the nonce of
+//! that mark: somebody else knew it. A master that is empty beside settled ones is not settled: it may have forgotten a
+//! vote.
 
 use super::generation::{Generation, INIT_MARK, random_bits};
 use super::time::Mono;
@@ -21,10 +22,10 @@ pub struct Ground {
     pub votes: bool,
 }
 
-/// How long an init waits for others that are at it, and for the marks of those that died meanwhile: these live for 10 s.
-pub const PATIENCE: Duration = Duration::from_secs(15);
+/// How long an init waits for others under way, and for the marks of those that died meanwhile, which last 10 s.
+pub const OTHERS_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// So often an init looks again where an empty master stands beside settled ones: another init may just be settling it.
+/// How often an init looks again where an empty master stands beside settled ones: another init may be settling it now.
 const LOOKS: u32 = 5;
 
 /// What an init does next.
@@ -78,7 +79,7 @@ fn is_mark(ground: &Ground) -> bool {
 impl Init {
     /// An init that begins now with [`Step::Look`], for the deployment `block`.
     pub fn new(block: &str, now: Mono) -> Init {
-        let limit = now.plus(PATIENCE);
+        let limit = now.plus(OTHERS_TIMEOUT);
         Init { block: block.into(), limit, marked: None, seen: None, settling: false, known: false, pauses: 0, gaps: 0 }
     }
 
@@ -87,8 +88,8 @@ impl Init {
         self.marked = Some(nonce);
     }
 
-    /// The step after a round in which the masters showed `grounds`, and the nonce of our own marks if they are taken back
-    /// before it.
+    /// The step after a round in which the masters showed `grounds`, and the nonce of our own marks if they are taken
+    /// back before it.
     pub fn after(&mut self, grounds: &[Option<Ground>], now: Mono, random: u64) -> (Option<u64>, Step) {
         let step = self.decide(grounds, now, random);
         let goes_on = matches!(step, Step::Look | Step::Settle(_) | Step::Done { .. });

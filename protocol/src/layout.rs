@@ -8,7 +8,7 @@ pub const MAX_NAME: usize = 512;
 /// The longest namespace in bytes.
 pub const MAX_NAMESPACE: usize = 64;
 
-/// The prefix of every key and channel: kinds are told apart by a letter before the name, so that no name can collide
+/// The prefix of every key and channel: kinds differ by a letter before the name, so that no name can collide
 /// with the key of another kind (`docs/SAFETY.md#key-names`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Namespace(Arc<str>);
@@ -99,8 +99,8 @@ pub struct Keys {
     pub lock: String,
     /// The key of the fencing counter.
     pub fence: String,
-    /// The key that keeps the value of a holder whose key was deleted by force, until its lease has ended: what it sends is
-    /// refused, and its key is not written again.
+    /// The key that keeps the value of a holder whose key was deleted by force, until its lease has ended: what it
+    /// sends is refused, and its key is not written again.
     pub revoked: String,
     /// The line of those who wait.
     pub waiters: String,

@@ -22,7 +22,7 @@ pub enum LossReason {
     Expired,
     /// A majority of masters holds somebody else's value: another client, or a forced release.
     Taken,
-    /// A majority of masters has no key of ours, and nothing tells whether somebody else held it in between.
+    /// A majority of masters has no key of ours, and nothing shows whether another client held it in between.
     KeyAbsent,
     /// The longest time that the lock may be held is over.
     MaxHold,
@@ -74,7 +74,7 @@ pub enum LeaseState {
 pub enum Todo {
     /// Renew now.
     Renew,
-    /// Tell the holder that the lease is ending; it is not renewed any more.
+    /// Announce to the holder that the lease is ending; it is not renewed any more.
     Announce(LossReason),
     /// Nothing before this moment.
     Wait(Mono),
@@ -161,7 +161,8 @@ impl Lease {
         self.terms.max_hold.map_or(until, |d| until.min(self.granted.plus(d)))
     }
 
-    /// After a third of the ttl, or half of the validity where the drift is great; never if it could not move the deadline.
+    /// After a third of the ttl, or half of the validity where the drift is great; never if it could not move the
+    /// deadline.
     fn plan_renewal(&mut self) {
         let pause = (self.terms.ttl / 3).min(self.terms.drift.shorten(self.terms.ttl) / 2);
         self.renew_at = if self.is_renewable() { self.renewed.plus(pause) } else { Mono::NEVER };
@@ -171,11 +172,11 @@ impl Lease {
         self.terms.renew && self.terms.max_hold.is_none_or(|d| self.until < self.granted.plus(d))
     }
 
-    /// The renewal that was due could not begin, because another extension of this lease had not quite ended: it is due again
-    /// soon. Not if that extension has planned the next renewal meanwhile.
+    /// The renewal that was due could not begin, because another extension of this lease had not quite ended: it is due
+    /// again soon. Not if that extension has planned the next renewal meanwhile.
     ///
-    /// Without this nobody would renew any more: what was due is not due again by itself, and the extension may have planned
-    /// just that renewal before it ended.
+    /// Without this nobody would renew any more: what was due is not due again by itself, and the extension may have
+    /// planned just that renewal before it ended.
     pub fn defer_renewal(&mut self, now: Mono) {
         let alive = matches!(self.state, LeaseState::Held | LeaseState::Jeopardy);
         if alive && self.is_renewable() && self.renew_at == Mono::NEVER {
@@ -263,8 +264,8 @@ impl Lease {
         self.may_write(start).then_some(Extension { start, ttl, until })
     }
 
-    /// Ends an extension whose round reached a quorum or not, and found reasons `against` the lease or not. `now` is read
-    /// after the answers were looked at; `random` is asked for 64 uniform bits if a pause is to be drawn.
+    /// Ends an extension whose round reached a quorum or not, and found reasons `against` the lease or not. `now` is
+    /// read after the answers were looked at; `random` is asked for 64 uniform bits if a pause is to be drawn.
     pub fn conclude(
         &mut self,
         extension: Extension,
@@ -293,8 +294,8 @@ impl Lease {
         }
     }
 
-    /// Ends an extension whose quorum was complete at `end`, which is read after its last answer; true if the lease goes
-    /// on, at least until the extension's deadline.
+    /// Ends an extension whose quorum was complete at `end`, which is read after its last answer; true if the lease
+    /// goes on, at least until the extension's deadline.
     ///
     /// Proof obligation: `end < until_old`. Then the intervals of the rounds overlap and nobody else was granted in
     /// between (`docs/SAFETY.md#continuity`). Missed once, the lease is lost for good: even a key that still reads as

@@ -32,7 +32,7 @@ impl Token {
         hex
     }
 
-    /// Eight hexadecimal digits of a hash of the token (FNV-1a): enough to tell holders apart, too few to guess it.
+    /// Eight hexadecimal digits of a hash of the token (FNV-1a): enough to distinguish holders, too few to guess it.
     pub fn fingerprint(self) -> String {
         fingerprint(&self.0)
     }
@@ -84,7 +84,7 @@ impl Owner {
         &self.label
     }
 
-    /// Milliseconds since 1970 at the begin of the attempt.
+    /// Milliseconds since 1970 at the start of the attempt.
     pub fn since_ms(&self) -> u64 {
         self.since_ms
     }

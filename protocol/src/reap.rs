@@ -12,8 +12,8 @@ pub const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause between two tries: so long after a master has recovered a refused release can still be on its way.
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// When a release that has failed `tries` times before is due again, now that it has failed once more; `None` if the ttl of its
-/// key ends before.
+/// When a release that has failed `tries` times before is due again, now that it has failed once more; `None` if the
+/// ttl of its key ends before.
 pub fn next_attempt(tries: u32, now: Mono, key_ends: Mono) -> Option<Mono> {
     let pause = FIRST_PAUSE.saturating_mul(1 << tries.min(8)).min(LONGEST_PAUSE);
     Some(now.plus(pause)).filter(|at| *at < key_ends)
@@ -75,8 +75,8 @@ impl<T> Orphans<T> {
         }
     }
 
-    /// Takes a release of this size that has just failed and had failed `tries` times before. It is given up, and counted, if
-    /// there is no room for it or its key ends before the next try.
+    /// Takes a release of this size that has just failed and had failed `tries` times before. It is given up, and
+    /// counted, if there is no room for it or its key ends before the next try.
     pub fn take(&mut self, release: T, size: usize, tries: u32, key_ends: Mono, now: Mono) {
         let due = next_attempt(tries, now, key_ends).filter(|_| self.size + size <= self.limit);
         let Some(due) = due else {
@@ -125,8 +125,8 @@ impl<T> Orphans<T> {
         self.again.pop_first().map(|(_, orphan)| orphan)
     }
 
-    /// Takes out the release that is due first, if one is due, and decides about it. A release that cannot be sent because it is
-    /// not `reachable` waits until the master is reconnected or its key ends.
+    /// Takes out the release that is due first, if one is due, and decides about it. A release that cannot be sent
+    /// because it is not `reachable` waits until the master is reconnected or its key ends.
     pub fn next(&mut self, now: Mono, reachable: impl Fn(&T) -> bool) -> Option<Next<T>> {
         let orphan = self.pop(now)?;
         if orphan.key_ends <= now {

@@ -25,8 +25,8 @@ pub enum Cause {
     Refused(String),
     /// The server is a replica now.
     ReadOnly,
-    /// The server does not serve as a master now, in its own words: it loads its data, waits for its master, or is part of a
-    /// cluster.
+    /// The server does not serve as a master now, in its own words: it loads its data, waits for its master, or is part
+    /// of a Redis Cluster.
     NoMaster(String),
     /// The server has been a replica since this connection was made, or has begun another history.
     Changed,
@@ -56,8 +56,8 @@ impl fmt::Display for Cause {
 }
 
 impl Cause {
-    /// Whether the connection is of no use any more: the address is looked up and connected to again, because the master is
-    /// somewhere else now, or is not the one that it was.
+    /// Whether the connection is of no use any more: the address is looked up and connected to again, because the
+    /// master is somewhere else now, or is not the one that it was.
     pub fn ends_the_connection(&self) -> bool {
         matches!(self, Cause::ReadOnly | Cause::NoMaster(_) | Cause::Changed | Cause::Nonsense)
     }
@@ -66,13 +66,13 @@ impl Cause {
 /// What one master said to one command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It did what was asked. For a vote: it wrote our value in this round and is not in quarantine. Carries the fencing
-    /// counter where one was asked for.
+    /// It did what was asked. For a vote: it wrote our value in this round and is not in quarantine. Carries the
+    /// fencing counter where one was asked for.
     Yes(Option<u64>),
-    /// The key holds somebody else's value, with this remaining ttl where it was told.
-    Held(Option<Duration>),
+    /// The key holds somebody else's value, with this remaining ttl where the master reports it.
+    HeldByOther(Option<Duration>),
     /// The key is absent.
-    Missing,
+    Absent,
     /// `SET NX` said no, yet the key reads as nothing: it has another type, or has just expired.
     Unclear,
     /// The key was written, but the generation is not the one that this connection knew: no vote.
@@ -81,7 +81,7 @@ pub enum Answer {
     Quarantined(Duration),
     /// The key is of another kind; its type.
     Conflict(String),
-    /// Other clients of this master use another deployment (`max_lease_ms:cluster:N:q`); theirs.
+    /// Other clients of this master use another deployment (`max_lease_ms:deployment:N:q`); theirs.
     Mismatch(String),
     /// What was found for each of many leases.
     Many(Vec<Answer>),
@@ -147,13 +147,14 @@ pub enum Judgement {
     Granted,
     /// A quorum of votes, but the validity was over.
     TooSlow,
-    /// So many masters hold somebody else's key that there is no quorum for us; when a quorum will be free, by the ttls told.
-    Held(Option<Duration>),
+    /// So many masters hold somebody else's key that there is no quorum for us; when a quorum will be free, by the
+    /// ttls that the masters report.
+    HeldByOther(Option<Duration>),
     /// Votes are split among clients: nobody has a quorum.
     Split,
     /// So many masters have no key of ours (nor of anybody) that there is no quorum for us.
-    Missing,
-    /// Plain commands cannot tell why; ask again with the full script, at once.
+    Absent,
+    /// Plain commands do not show why; ask again with the full script, at once.
     Unclear,
     /// Too many masters are in quarantine; when enough of them vote again.
     Quarantined(Duration),
@@ -170,10 +171,10 @@ impl fmt::Display for Judgement {
         match self {
             Judgement::Granted => write!(f, "granted"),
             Judgement::TooSlow => write!(f, "a quorum, but too late"),
-            Judgement::Held(None) => write!(f, "held by another owner"),
-            Judgement::Held(Some(ttl)) => write!(f, "held by another owner for at most {ttl:.1?}"),
+            Judgement::HeldByOther(None) => write!(f, "held by another owner"),
+            Judgement::HeldByOther(Some(ttl)) => write!(f, "held by another owner for at most {ttl:.1?}"),
             Judgement::Split => write!(f, "the votes are split"),
-            Judgement::Missing => write!(f, "the key is absent"),
+            Judgement::Absent => write!(f, "the key is absent"),
             Judgement::Unclear => write!(f, "refused without a reason"),
             Judgement::Quarantined(left) => write!(f, "too many masters in quarantine, for {left:.1?}"),
             Judgement::Conflict(i, kind) => write!(f, "the key is a {kind} on node {}", i + 1),
@@ -250,11 +251,11 @@ impl Round {
     }
 
     /// Whether it is clear why there is no quorum: everybody has answered, others hold the key, or too few masters are
-    /// there to vote at all. While a minority is away, the first refusal makes a quorum impossible; only the answers that
-    /// are still due tell contention from an outage.
+    /// there to vote at all. While a minority is away, the first refusal makes a quorum impossible; only the answers
+    /// that are still due distinguish contention from an outage.
     fn is_clear(&self, waiting: usize) -> bool {
         let alive = self.count(|a| matches!(a, Answer::Yes(_)) || may_change(a));
-        waiting == 0 || self.gone() || !self.quorum.reached(alive + waiting)
+        waiting == 0 || self.taken_or_absent() || !self.quorum.reached(alive + waiting)
     }
 
     /// Whether the round is decided.
@@ -340,28 +341,28 @@ impl Round {
 
     /// Whether so many masters hold somebody else's key that our value can have no quorum any more.
     pub fn taken(&self) -> bool {
-        self.quorum.out_of_reach(self.count(|a| matches!(a, Answer::Held(_))))
+        self.quorum.out_of_reach(self.count(|a| matches!(a, Answer::HeldByOther(_))))
     }
 
     /// Whether so many masters have somebody else's key or none that our value can have no quorum any more.
-    pub fn gone(&self) -> bool {
-        self.quorum.out_of_reach(self.count(|a| matches!(a, Answer::Held(_) | Answer::Missing)))
+    pub fn taken_or_absent(&self) -> bool {
+        self.quorum.out_of_reach(self.count(|a| matches!(a, Answer::HeldByOther(_) | Answer::Absent)))
     }
 
-    /// Why a lease whose round this is, is over: a majority has another value, or none and no quarantine vouches for the
-    /// time in which the key was gone (another may have held the lock in between). With a quarantine an extension writes
-    /// the key again.
+    /// Why a lease whose round this is, is over: a majority has another value, or none and no quarantine vouches for
+    /// the time in which the key was absent (another may have held the lock in between). With a quarantine an extension
+    /// writes the key again.
     pub fn against(&self, quarantine: bool) -> Option<LossReason> {
         if self.taken() {
             return Some(LossReason::Taken);
         }
-        (self.gone() && !quarantine).then_some(LossReason::KeyAbsent)
+        (self.taken_or_absent() && !quarantine).then_some(LossReason::KeyAbsent)
     }
 
     /// The masters on which an attempt that was given up may have left its key: all but those that said otherwise.
     ///
-    /// Proof obligation: call it once the attempt is closed, so that nothing of it is sent or counted afterwards; only an
-    /// attempt that was given up is undone, as a whole (`docs/SAFETY.md#undo`).
+    /// Proof obligation: call it once the attempt is closed, so that nothing of it is sent or counted afterwards; only
+    /// an attempt that was given up is undone, as a whole (`docs/SAFETY.md#undo`).
     pub fn undo_targets(&self) -> u32 {
         let untouched = |answer: &Answer| match answer {
             Answer::Failed(cause) => {
@@ -379,15 +380,15 @@ impl Round {
 
     /// What the answers amount to, at `end`, for a grant that would be valid until `until`.
     ///
-    /// Proof obligation (the vote rule): a vote is a `Yes` of *this* round, at most one per master, none from quarantine
-    /// (the scripts and the comparison of the generation see to it), and the quorum was complete before `until`, by
-    /// `end` and by the times of the votes: a vote can come in between the reading of `end` and this call.
+    /// Proof obligation (the vote rule): a vote is a `Yes` of *this* round, at most one per master, none from
+    /// quarantine (the scripts and the comparison of the generation see to it), and the quorum was complete before
+    /// `until`, by `end` and by the times of the votes: a vote can come in between the reading of `end` and this call.
     pub fn judge(&self, end: Mono, until: Mono) -> Judgement {
         if let Some(complete) = self.complete_at() {
             return if end.max(complete) < until { Judgement::Granted } else { Judgement::TooSlow };
         }
         if self.taken() {
-            return Judgement::Held(self.free_after());
+            return Judgement::HeldByOther(self.free_after());
         }
         if let Some(misfit) = self.misfit() {
             return misfit;
@@ -398,11 +399,11 @@ impl Round {
         if let Some(wait) = self.quarantine_wait() {
             return Judgement::Quarantined(wait);
         }
-        if self.gone() {
-            return Judgement::Missing;
+        if self.taken_or_absent() {
+            return Judgement::Absent;
         }
         // Yes alone is no quorum here, so others hold some.
-        if self.quorum.reached(self.yes() + self.count(|a| matches!(a, Answer::Held(_)))) {
+        if self.quorum.reached(self.yes() + self.count(|a| matches!(a, Answer::HeldByOther(_)))) {
             return Judgement::Split;
         }
         Judgement::NoQuorum
@@ -414,8 +415,8 @@ impl Round {
         times().filter(|t| self.quorum.reached(times().filter(|other| other <= t).count())).min()
     }
 
-    /// If keys of another kind or other deployments alone prevent a quorum: the first of them. A minority of such masters
-    /// is no worse than a minority that is down.
+    /// If keys of another kind or other deployments alone prevent a quorum: the first of them. A minority of such
+    /// masters is no worse than a minority that is down.
     fn misfit(&self) -> Option<Judgement> {
         let misfit = |(i, a): (usize, &Option<(Answer, Mono)>)| match a {
             Some((Answer::Conflict(kind), _)) => Some(Judgement::Conflict(i, kind.clone())),
@@ -426,18 +427,18 @@ impl Round {
         self.quorum.out_of_reach(misfits.clone().count()).then(|| misfits.next())?
     }
 
-    /// When a quorum will be free, by the ttls that masters told of; if too few did, when the first will be. Where a vote was
-    /// ours that may be soon: three waiters with a vote each look like holders to one another.
+    /// When a quorum will be free, by the ttls that masters reported; if too few did, when the first will be. Soon, if
+    /// one vote was ours: three waiters with a vote each look like holders to one another.
     fn free_after(&self) -> Option<Duration> {
         let ttl = |(a, _): &(Answer, Mono)| match a {
-            Answer::Held(ttl) => *ttl,
+            Answer::HeldByOther(ttl) => *ttl,
             Answer::Yes(_) => Some(Duration::ZERO),
             _ => None,
         };
         let mut ttls: Vec<Duration> = self.answers.iter().flatten().filter_map(ttl).collect();
         ttls.sort_unstable();
-        let told = ttls.iter().find(|ttl| !ttl.is_zero());
-        let after = ttls.get(self.quorum.votes() - 1).or(told).copied();
+        let first = ttls.iter().find(|ttl| !ttl.is_zero());
+        let after = ttls.get(self.quorum.votes() - 1).or(first).copied();
         if self.yes() > 0 {
             Some(after.map_or(MAY_BE_FREE_WITHIN, |after| after.min(MAY_BE_FREE_WITHIN)))
         } else {
@@ -458,5 +459,5 @@ impl Round {
 
 /// Whether the master has no vote for us now, and is there: who holds the key, or that nobody does, may change.
 fn may_change(answer: &Answer) -> bool {
-    matches!(answer, Answer::Held(_) | Answer::Missing | Answer::Stale | Answer::Unclear)
+    matches!(answer, Answer::HeldByOther(_) | Answer::Absent | Answer::Stale | Answer::Unclear)
 }

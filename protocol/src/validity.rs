@@ -39,23 +39,23 @@ impl Drift {
 
 /// `start + ttl * (1 - drift) - 2 ms`: the moment after which a round begun at `start` is not relied on.
 ///
-/// Proof obligation: `start` is read before the first byte of the round is sent. A master sets its expiry after that and
-/// its clock runs at most `drift` faster than ours, so our key is there until this moment
+/// Proof obligation: `start` is read before the first byte of the round is sent. A master sets its expiry after that
+/// and its clock runs at most `drift` faster than ours, so our key is there until this moment
 /// (`docs/SAFETY.md#vote-lemma`, case 1).
 pub fn until(start: Mono, ttl: Duration, drift: Drift) -> Mono {
     start.plus(drift.shorten(ttl)).minus(SLACK).max(start)
 }
 
-/// The ttl to ask the masters for, so that a round that begins now is valid for at least `wanted`: whole milliseconds, and
-/// not one too many.
+/// The ttl to ask the masters for, so that a round that begins now is valid for at least `wanted`: whole milliseconds,
+/// and not one too many.
 pub fn ttl_for(wanted: Duration, drift: Drift) -> Duration {
     let shortened = u128::from(nanos(wanted.saturating_add(SLACK))) * 1_000_000;
     let ttl = shortened.div_ceil(u128::from(1_000_000 - drift.0)).div_ceil(1_000_000);
     Duration::from_millis(u64::try_from(ttl).unwrap_or(u64::MAX))
 }
 
-/// The longest time, in whole milliseconds, for which a round that asks for `ttl` is valid: what [`ttl_for`] turns into at
-/// most `ttl`.
+/// The longest time, in whole milliseconds, for which a round that asks for `ttl` is valid: what [`ttl_for`] turns into
+/// at most `ttl`.
 pub fn longest_for(ttl: Duration, drift: Drift) -> Duration {
     let valid = drift.shorten(Duration::from_millis(nanos(ttl) / 1_000_000)).saturating_sub(SLACK);
     Duration::from_millis(nanos(valid) / 1_000_000)
@@ -66,15 +66,15 @@ pub fn master_timeout(ttl: Duration, set: Option<Duration>) -> Duration {
     set.unwrap_or_else(|| (ttl / 50).clamp(Duration::from_millis(50), Duration::from_millis(500)))
 }
 
-/// How long the watchdog waits for a renewal of a lock with this ttl, unless it was `set`: a sixth of the ttl, which leaves time
-/// for two more tries. Longer than a caller waits: while the answers of living masters are only late, because the processors
-/// are busy, another try would be late too.
+/// How long the watchdog waits for a renewal of a lock with this ttl, unless it was `set`: a sixth of the ttl, which
+/// leaves time for two more tries. Longer than a caller waits: while the answers of living masters are only late,
+/// because the processors are busy, another try would be late too.
 pub fn renewal_timeout(ttl: Duration, set: Option<Duration>) -> Duration {
     set.unwrap_or_else(|| (ttl / 6).max(Duration::from_millis(50).min(ttl / 2)))
 }
 
-/// How long a round of a lock with this ttl is waited for, unless it was `set`: a tenth of the ttl, but leave short leases
-/// 50 ms; never longer than one master may take.
+/// How long a round of a lock with this ttl is waited for, unless it was `set`: a tenth of the ttl, but leave short
+/// leases 50 ms; never longer than one master may take.
 pub fn round_timeout(ttl: Duration, set: Option<Duration>, master: Option<Duration>) -> Duration {
     let whole = set.unwrap_or_else(|| (ttl / 10).max(Duration::from_millis(50).min(ttl / 2)));
     whole.min(master_timeout(ttl, master))

@@ -110,8 +110,8 @@ impl MasterAnswer {
     pub(crate) fn of(answer: &Answer) -> MasterAnswer {
         match answer {
             Answer::Yes(_) | Answer::View(_) => MasterAnswer::Yes,
-            Answer::Held(_) => MasterAnswer::HeldByOther,
-            Answer::Missing => MasterAnswer::Absent,
+            Answer::HeldByOther(_) => MasterAnswer::HeldByOther,
+            Answer::Absent => MasterAnswer::Absent,
             Answer::Unclear | Answer::Stale | Answer::Many(_) => MasterAnswer::NoVote,
             Answer::Quarantined(d) => MasterAnswer::Quarantined(*d),
             Answer::Conflict(kind) => MasterAnswer::Conflict(kind.clone()),

@@ -128,7 +128,7 @@ impl Hold {
             ReleaseOutcome::Released
         } else if answers.taken() {
             ReleaseOutcome::AlreadyLost(lease.lost_by(LossReason::Taken))
-        } else if answers.gone() {
+        } else if answers.taken_or_absent() {
             ReleaseOutcome::AlreadyLost(lease.lost_by(LossReason::KeyAbsent))
         } else {
             let unsure = |(i, m): &(usize, MasterReport)| {

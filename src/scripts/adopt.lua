@@ -1,7 +1,7 @@
 -- adopt: replaces the value of an owner that has given up by ours; an absent key is not written. After generation.lua.
--- A renewal of the former owner may still be on its way, on another connection, and come when our key is gone again. The former
--- value is kept where a value that was deleted by force is, so that no renewal writes it again; one that is kept there already
--- stays, because what was taken by force must not come back either.
+-- A renewal of the former owner may still be under way on another connection, and arrive when our key is absent again.
+-- So the former value is kept where values that were deleted by force are kept: then no renewal writes it again. A
+-- value that is kept there already stays, because what was taken by force must not come back either.
 -- ARGV: 7 new life of the key in ms, 8 the former owner's value on this master.
 -- Reply: {1, generation to cache}, or as in generation.lua.
 local no = refusal()

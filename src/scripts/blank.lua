@@ -1,4 +1,4 @@
--- blank: what stands on this master; if it is new and empty it is marked, if the init that asks wants that.
+-- blank: reports what stands on this master; marks it if it is new and empty, and the init wants that.
 -- KEYS: 1 generation. ARGV: 1 identity of this connection's server, 2 nonce of the mark ('' = only look).
 -- Reply: {generation, mark or '', number of other keys, 1 if the generation is of this server and votes, else 0}.
 local g = redis.call('GET', KEYS[1])

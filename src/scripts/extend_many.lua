@@ -1,6 +1,7 @@
 -- extend_many: renews the keys of many leases of one client, each as extend does. After generation.lua.
 -- KEYS: 5, 7, 9, ... lock, 6, 8, 10, ... the value of a holder whose key was deleted by force.
--- ARGV: 7 '1' if an absent key is written again, 8, 10, 12, ... our value on this master, 9, 11, 13, ... new life in ms.
+-- ARGV: 7 '1' if an absent key is written again, 8, 10, 12, ... our value on this master, 9, 11, 13, ... new life in
+-- ms.
 -- Reply: {1, generation to cache, {code of each: 1 yes, 0 held by another, 2 absent, -2 another type}}, or as in
 -- generation.lua.
 local no = refusal()

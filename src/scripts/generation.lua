@@ -1,18 +1,19 @@
--- Put before every script whose answer is counted: may this master vote?
+-- Stands before every script whose answer is counted: may this master vote?
 -- KEYS: 1 lock, 2 fencing counter, 3 generation, 4 the value of a holder whose key was deleted by force.
--- ARGV: 1 our value on this master, 2 the settled generation cached by this connection ('' = none; '-' = none, and a master
--- without a generation may vote: a client without quarantine), 3 identity of this connection's server as its handshake saw it:
--- 24 digits of the run id and 24 of the replication id, 4 deployment (max_lease_ms:cluster:N:q), 5 nonce for a generation begun
--- here, 6 length of a quarantine in us.
+-- ARGV: 1 our value on this master, 2 the settled generation cached by this connection ('' = none; '-' = none, and a
+-- master without a generation may vote: a client without quarantine), 3 identity of this connection's server at its
+-- handshake: 24 digits of the run id and 24 of the replication id, 4 deployment (max_lease_ms:deployment:N:q), 5 nonce
+-- for a generation begun here, 6 length of a quarantine in us.
 -- Replies of all scripts are {code, ...}: 1 yes, 0 held by another {ttl ms}, 2 absent, -1 in quarantine {ms},
--- -2 the key has another type {type}, -4 another deployment {theirs}, -5 fencing counter at its limit, -6 this server has
--- become a replica, or has been one, since the handshake: this connection is of no use any more.
+-- -2 the key has another type {type}, -4 another deployment {theirs}, -5 fencing counter at its limit, -6 since the
+-- handshake this server has become a replica, or has been one: this connection cannot be used any more.
 local settled = ''
 local function now_us()
   local t = redis.call('TIME')
   return t[1] * 1000000 + t[2]
 end
--- whether the server is not who it was at the handshake. The run id cannot have changed: a connection ends with its process.
+-- whether the server has another role or history than at the handshake. Its run id is the same: a connection ends with
+-- its process.
 local function changed()
   local text = redis.call('INFO', 'replication')
   return not string.find(text, 'role:master', 1, true)
@@ -24,7 +25,8 @@ local function refusal()
   if g and g == ARGV[2] then return nil end
   local run, ready, block
   if g then run, ready, block = string.match(g, '^(%x*):(%d+):(.+):%x+$') end
-  -- without quarantine: where no generation stands, or an init looks on, the master votes as it is; where one stands, its rules hold
+  -- without quarantine: a master without a generation, or with the mark of an init, votes; where a generation stands,
+  -- its rules hold
   if ARGV[2] == '-' and not run then
     if g and string.sub(g, 1, 5) ~= 'init:' then return {-4, 'unknown'} end
     settled = '-'
@@ -36,10 +38,11 @@ local function refusal()
   -- another deployment first: a restart with its data must not be judged by our, maybe shorter, longest lease
   -- (an identity of another length: by an older version)
   if run and (block ~= ARGV[4] or #run ~= #ARGV[3]) then return {-4, block} end
-  -- Proof obligation: a quarantine that ends later than a whole one from now (the clock was stepped back) may begin anew, although
-  -- that makes it shorter: the new one is a whole one, and covers every lease from before this moment.
+  -- Proof obligation: a quarantine that ends later than a whole one from now (the clock was stepped back) may begin
+  -- anew, although that makes it shorter: the new one is a whole one, and covers every lease from before this moment.
   if not run or run ~= ARGV[3] or ready - now > tonumber(ARGV[6]) then
-    redis.call('SET', KEYS[3], ARGV[3] .. ':' .. string.format('%.0f', now + ARGV[6]) .. ':' .. ARGV[4] .. ':' .. ARGV[5])
+    local ready_at = string.format('%.0f', now + ARGV[6])
+    redis.call('SET', KEYS[3], ARGV[3] .. ':' .. ready_at .. ':' .. ARGV[4] .. ':' .. ARGV[5])
     return {-1, math.ceil(ARGV[6] / 1000)}
   end
   if now < tonumber(ready) then return {-1, math.ceil((tonumber(ready) - now) / 1000)} end
@@ -52,7 +55,7 @@ local function holder()
   if type(v) == 'table' then return false, {-2, redis.call('TYPE', KEYS[1]).ok} end
   return v, nil
 end
--- whether our key was deleted by force: then it is somebody else's turn, and ours is not written again
+-- whether our key was deleted by force: then another client may hold the lock, and our key is not written again
 local function revoked()
   return redis.call('GET', KEYS[4]) == ARGV[1]
 end

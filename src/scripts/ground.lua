@@ -1,4 +1,5 @@
--- ground: the reply of blank.lua and init.lua, which stand before it and say: `g`, what stands for the generation, and `others`.
+-- ground: the reply of blank.lua and init.lua, which stand before it and set `g` (the generation, or a mark) and
+-- `others` (the number of other keys).
 local votes = 0
 if g and string.sub(g, 1, #ARGV[1] + 1) == ARGV[1] .. ':' then
   local t = redis.call('TIME')

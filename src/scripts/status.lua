@@ -1,7 +1,7 @@
--- status: what this master knows of a lock; writes nothing.
+-- status: reports what this master knows of a lock; writes nothing.
 -- KEYS: 1 lock, 2 fencing counter, 3 generation.
 -- Reply: {type, value or '', ttl ms, counter or '', generation or '', clock us}.
--- A replica has its master's past: it knows of no lock that was taken a moment ago.
+-- A replica lags behind its master: it may not know of a lock that was taken a moment ago.
 if not string.find(redis.call('INFO', 'replication'), 'role:master', 1, true) then
   return redis.error_reply('READONLY this server is a replica')
 end

@@ -98,8 +98,8 @@ impl Talk {
         self.replies = Replies::new();
     }
 
-    /// Writes rounds, new or sent again, in this order; the bytes, and those that are decided because nobody waits for this
-    /// master.
+    /// Writes rounds, new or sent again, in this order; the bytes, and those that are decided because nobody waits for
+    /// this master.
     pub fn write(&mut self, jobs: &[(Request, bool)], now: Mono, master_timeout: Duration) -> (Vec<u8>, Vec<Request>) {
         let awaited = treat(Link::Up(self.said.oldest()), now, master_timeout) == Treatment::Ask;
         let Talk { index, identity, encoder, said, outgoing, .. } = self;
@@ -151,7 +151,7 @@ impl Talk {
         self.said.settled.is_some()
     }
 
-    /// The connection is gone: the rounds that were not answered.
+    /// Ends the connection; the rounds that were not answered.
     pub fn give_up(&mut self) -> Vec<Request> {
         self.said.end().into_iter().map(|entry| Request(entry.request)).collect()
     }

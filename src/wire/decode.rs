@@ -150,7 +150,7 @@ pub(crate) fn pair(command: &Command, i: usize, settled: Option<&[u8]>, written:
         (Written::Error(cause), _) => return Decoded { answer: Answer::Failed(cause.clone()), cache: Cache::Drop },
         (Written::Yes, _) if same && ours => Answer::Yes(None),
         (Written::Yes, _) => Answer::Stale,
-        (Written::No, Value::BulkString(_)) => Answer::Held(None),
+        (Written::No, Value::BulkString(_)) => Answer::HeldByOther(None),
         (Written::No, _) => Answer::Unclear,
     };
     Decoded { answer, cache }
@@ -202,8 +202,8 @@ pub(super) const RELEASED_NOT_NOTIFIED: u64 = 3;
 
 fn released(n: i64) -> Answer {
     match n {
-        -1 => Answer::Missing,
-        n if n < 0 => Answer::Held(None),
+        -1 => Answer::Absent,
+        n if n < 0 => Answer::HeldByOther(None),
         n => Answer::Yes(Some(n.unsigned_abs())),
     }
 }
@@ -211,8 +211,8 @@ fn released(n: i64) -> Answer {
 fn vote(operation: &Operation, items: &[Value]) -> Option<Decoded> {
     let answer = match (int(items.first())?, &items[1..]) {
         (1, rest) => return granted(operation, rest),
-        (0, [ttl]) => Answer::Held(millis(Some(ttl))),
-        (2, []) => Answer::Missing,
+        (0, [ttl]) => Answer::HeldByOther(millis(Some(ttl))),
+        (2, []) => Answer::Absent,
         (-1, [wait]) => return Some(Decoded { answer: Answer::Quarantined(millis(Some(wait))?), cache: Cache::Drop }),
         (-2, [kind]) => Answer::Conflict(text(Some(kind))?.to_string()),
         (-4, [theirs]) => {
@@ -260,8 +260,8 @@ fn settle(value: &Value) -> Option<Cache> {
 fn renewed(code: i64) -> Option<Answer> {
     match code {
         1 => Some(Answer::Yes(None)),
-        0 => Some(Answer::Held(None)),
-        2 => Some(Answer::Missing),
+        0 => Some(Answer::HeldByOther(None)),
+        2 => Some(Answer::Absent),
         -2 => Some(Answer::Conflict("another type".into())),
         _ => None,
     }

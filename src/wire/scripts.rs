@@ -78,6 +78,7 @@ impl Scripts {
     }
 
     /// All of them, with the names of their operations.
+    #[cfg(feature = "unversioned")]
     pub(crate) fn all(&self) -> [(&'static str, &Script); 13] {
         [
             ("acquire", &self.acquire),

@@ -3,7 +3,7 @@
 
 use redleash::unversioned::{Replies, Reply, check_url};
 use redleash::{Client, DetachedLease};
-use redleash_protocol::generation::{Deployment, Generation, IDENTITY, nonce as ends, valid_cluster};
+use redleash_protocol::generation::{Deployment, Generation, IDENTITY, nonce as ends, valid_deployment};
 use redleash_protocol::layout::{MAX_NAME, MAX_NAMESPACE, Namespace};
 use redleash_protocol::owner::{Holder, Owner, Token};
 use redleash_protocol::wait_list::Notify;
@@ -189,7 +189,7 @@ pub(crate) fn deployments(
     let deployment = Deployment::new(cluster, quorum, lease, Drift::DEFAULT);
     let text = format!("{identity}:{ready_at_us}:{}:{}", deployment.block(), ends(3, nonce));
     let read = Generation::parse(&text);
-    if valid_cluster(cluster) {
+    if valid_deployment(cluster) {
         let expected = Generation {
             identity: identity.into(),
             ready_at_us,

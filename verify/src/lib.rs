@@ -1,5 +1,5 @@
-//! The proof of redleash: programs that anyone can run, and the real servers that the tests, the examples and the
-//! demonstration run against.
+//! The proof of redleash: programs that anyone can run, and real servers for the tests, the examples and the
+//! demonstration.
 #![forbid(unsafe_code)]
 
 pub mod fidelity;
@@ -11,7 +11,7 @@ pub mod scale;
 pub mod servers;
 pub mod sim;
 
-/// What a program found: one plain line, and whether everything held.
+/// The result of a program: one plain line, and whether everything held.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// Whether everything held.

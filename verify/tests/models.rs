@@ -1,5 +1,5 @@
-//! The models that are small enough for every run: some rules refuted, some of the whole protocol exhausted. The rest is
-//! `verify models`.
+//! The models that are small enough for every run: some rules refuted, some of the whole protocol exhausted. The rest
+//! is `verify models`.
 
 use redleash_verify::models::config::{Config, Expected};
 use redleash_verify::models::{check, configs};
@@ -9,7 +9,7 @@ fn find(name: &str) -> Config {
 }
 
 #[test]
-fn a_missing_quarantine_is_refuted_in_words() {
+fn without_the_quarantine_a_trace_shows_two_holders() {
     let config = find("no-quarantine");
     let found = check(&config);
     assert!(found.is_expected(&config), "{found:?}");
@@ -19,14 +19,14 @@ fn a_missing_quarantine_is_refuted_in_words() {
 }
 
 #[test]
-fn a_configuration_that_comes_to_something_else_is_not_as_expected() {
+fn another_result_than_the_expected_one_is_noticed() {
     let broken = find("no-quarantine");
     let wrong = Config { expected: Expected::Holds, ..broken.clone() };
     assert!(!check(&broken).is_expected(&wrong));
     let idle = Config { attempts: [0, 0], ..find("lock") };
     assert!(!check(&idle).is_expected(&idle), "nothing is ever held in it");
     let unbroken = Config { attempts: [1, 0], ..broken };
-    assert!(!check(&unbroken).is_expected(&unbroken), "there is nobody to break it");
+    assert!(!check(&unbroken).is_expected(&unbroken), "no client is there to break it");
 }
 
 #[test]

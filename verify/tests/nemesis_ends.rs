@@ -1,4 +1,4 @@
-//! However the nemesis ends, nothing is left of it: no process, no directory.
+//! However the nemesis ends, no process and no directory of it is left.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// The first run may have to build the command line program.
 const BUILD: Duration = Duration::from_secs(600);
 
-/// A process by its id and its start, which no other has.
+/// A process, by its pid and its start: no other process has both.
 type Who = (u32, String);
 
 /// All processes: their parent and their command line.
@@ -76,7 +76,7 @@ fn ends_clean(signal: Signal) {
         busy(&seen) || nemesis.try_wait().unwrap().is_some()
     });
     assert!(busy(&seen) && !directories(pid).is_empty(), "it ended by itself");
-    // One that stands still does not notice that we are gone.
+    // One that is stopped does not notice that the nemesis has ended.
     let worker = seen.iter().find(|(_, line)| line.contains("nemesis-worker")).map(|((worker, _), _)| *worker).unwrap();
     kill_process(Pid::from_raw(worker as i32).unwrap(), Signal::STOP).unwrap();
     kill_process(Pid::from_child(&nemesis), signal).unwrap();

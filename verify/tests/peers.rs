@@ -6,7 +6,7 @@ use redleash_verify::servers;
 use std::path::PathBuf;
 
 /// With this seed the fault and B come within a second of A's acquisition, long before A's renewal could heal anything.
-const SOON: u64 = 19;
+const SEED: u64 = 19;
 
 fn tally(client: &str, scene: Scene) -> Option<Tally> {
     if servers::skipped() {
@@ -18,7 +18,7 @@ fn tally(client: &str, scene: Scene) -> Option<Tally> {
         acquisitions: 10,
         slow_acquisitions: 2,
         masters: 3,
-        seed: SOON,
+        seed: SEED,
         jobs: 1,
         here: Some(PathBuf::from(env!("CARGO_BIN_EXE_verify"))),
         duel: false,
@@ -38,7 +38,8 @@ fn a_master_that_forgot_gives_nobody_a_second_lock() {
     }
 }
 
-/// The referee sees a violation where there must be one: until A's next renewal, fault margin 0 rests on the masters' clocks.
+/// The referee sees a violation where there must be one: until A's next renewal, fault margin 0 rests on the masters'
+/// clocks.
 #[test]
 fn a_clock_step_is_survived_with_a_fault_margin_only() {
     if let Some(tally) = tally("redleash", Scene::ClockStep) {

@@ -1,4 +1,4 @@
-//! `verify scale`: what it checks it sees, and the page has what it shows.
+//! `verify scale` finds what it checks for, and the page shows its results.
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use redleash_verify::scale::holder::{Order, Seen};
@@ -6,9 +6,9 @@ use redleash_verify::scale::measure::masters;
 use redleash_verify::scale::{plots_of, rate};
 use redleash_verify::servers::{Scratch, skipped};
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 const VERIFY: &str = env!("CARGO_BIN_EXE_verify");
 
@@ -36,6 +36,16 @@ fn held_locks_are_renewed_and_the_page_is_refreshed() {
     assert!(text.contains("A quick run") && text.contains("| 300 | Shared | one hangs |"), "{text}");
 }
 
+/// A process that holds locks, and the lines that it prints.
+fn holder(args: &[&str]) -> (Child, Lines<BufReader<ChildStdout>>) {
+    let mut command = Command::new(VERIFY);
+    command.arg("scale").args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut process = command.spawn().unwrap();
+    let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "holding");
+    (process, lines)
+}
+
 #[test]
 fn a_lock_that_is_lost_is_seen() {
     if skipped() {
@@ -43,14 +53,7 @@ fn a_lock_that_is_lost_is_seen() {
     }
     let masters = masters(3).unwrap();
     let order = Order { shared: true, count: 20, ttl_ms: 1_500, renewals: 1_000 };
-    let mut holder = Command::new(VERIFY)
-        .args(["scale", "--hold", &order.to_string(), "--nodes", &masters.urls().join(",")])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(holder.stdout.take().unwrap()).lines();
-    assert_eq!(lines.next().unwrap().unwrap(), "holding");
+    let (mut holder, mut lines) = holder(&["--hold", &order.to_string(), "--nodes", &masters.urls().join(",")]);
     masters[0].kill();
     masters[1].kill();
     holder.stdin.as_mut().unwrap().write_all(b"go on\n").unwrap();
@@ -68,14 +71,7 @@ fn a_lock_that_is_lost_beside_threads_at_full_rate_is_seen_with_its_announcement
     }
     let masters = masters(3).unwrap();
     let order = rate::Order { held: 20, threads: 1, seconds: 8 };
-    let mut holder = Command::new(VERIFY)
-        .args(["scale", "--rate", &order.to_string(), "--nodes", &masters.urls().join(",")])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(holder.stdout.take().unwrap()).lines();
-    assert_eq!(lines.next().unwrap().unwrap(), "holding");
+    let (mut holder, mut lines) = holder(&["--rate", &order.to_string(), "--nodes", &masters.urls().join(",")]);
     holder.stdin.as_mut().unwrap().write_all(b"go on\n").unwrap();
     masters[0].kill();
     masters[1].kill();

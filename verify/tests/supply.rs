@@ -1,5 +1,5 @@
-//! The dependencies are what deny.toml says: licences, duplicates, sources. `scripts/deny` has cargo-deny say the same and
-//! more; this needs nothing but cargo, so that it runs every time.
+//! The dependencies are what deny.toml says: licences, duplicates, sources. `scripts/deny` has cargo-deny say the same
+//! and more; this needs nothing but cargo, so that it runs every time.
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use serde_json::Value;
@@ -36,8 +36,8 @@ fn quoted(line: &str) -> Vec<&str> {
     line.split('"').skip(1).step_by(2).collect()
 }
 
-/// Whether an SPDX expression allows one of these licences. `AND` binds tighter than `OR`; parentheses stand around whole
-/// alternatives only.
+/// Whether an SPDX expression allows one of these licences. `AND` binds tighter than `OR`; parentheses stand around
+/// whole alternatives only.
 fn allows(expression: &str, allowed: &BTreeSet<&str>) -> bool {
     let expression = expression.replace('/', " OR ");
     let group = |text: &str| text.split(" OR ").any(|one| allowed.contains(one.trim_matches(['(', ')', ' '])));

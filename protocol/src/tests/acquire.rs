@@ -27,11 +27,11 @@ fn plan(wait: Wait) -> Plan {
 
 fn judgements() -> [Judgement; 12] {
     [
-        Judgement::Held(None),
-        Judgement::Held(Some(ms(5))),
-        Judgement::Held(Some(ms(60_000))),
+        Judgement::HeldByOther(None),
+        Judgement::HeldByOther(Some(ms(5))),
+        Judgement::HeldByOther(Some(ms(60_000))),
         Judgement::Split,
-        Judgement::Missing,
+        Judgement::Absent,
         Judgement::Unclear,
         Judgement::TooSlow,
         Judgement::NoQuorum,
@@ -57,8 +57,8 @@ fn error_of(judgement: &Judgement) -> Option<End> {
 /// Whether nobody may hold the lock, by what a round found.
 fn may_be_nobodys(judgement: &Judgement) -> bool {
     match judgement {
-        Judgement::Held(hint) => hint.is_some_and(|hint| hint <= MAY_BE_FREE_WITHIN),
-        Judgement::Split | Judgement::Missing | Judgement::Unclear => true,
+        Judgement::HeldByOther(hint) => hint.is_some_and(|hint| hint <= MAY_BE_FREE_WITHIN),
+        Judgement::Split | Judgement::Absent | Judgement::Unclear => true,
         _ => false,
     }
 }
@@ -100,7 +100,7 @@ impl Call {
         let mut step = self.machine.after_round(judgement, TOOK, self.now, random, None);
         let listens = step == Step::Listen;
         if listens {
-            assert!(matches!(judgement, Judgement::Held(_)) && self.machine.number() == 0);
+            assert!(matches!(judgement, Judgement::HeldByOther(_)) && self.machine.number() == 0);
             assert!(self.plan.wait != Wait::Once && self.plan.tries.is_none());
             step = self.machine.listens(ME, self.now);
         }
@@ -109,7 +109,8 @@ impl Call {
             self.outage_since = end.and(self.outage_since.or(Some(self.now)));
         }
         let refused_before = self.refused;
-        self.refused = if asks_again { self.refused || *judgement == Judgement::Held(None) } else { end.is_none() };
+        self.refused =
+            if asks_again { self.refused || *judgement == Judgement::HeldByOther(None) } else { end.is_none() };
         let used_up = self.plan.tries.is_some_and(|t| self.machine.attempts() >= t);
         assert!(self.machine.attempts() <= self.plan.tries.unwrap_or(u32::MAX).max(1));
         match step {
@@ -118,7 +119,7 @@ impl Call {
                 assert_eq!(entry.is_some(), self.machine.number() == ME);
                 assert!(
                     listens
-                        || matches!(judgement, Judgement::Held(hint) if hint.is_none_or(|h| h <= MAY_BE_FREE_WITHIN))
+                        || matches!(judgement, Judgement::HeldByOther(hint) if hint.is_none_or(|h| h <= MAY_BE_FREE_WITHIN))
                         || *judgement == Judgement::Unclear
                 );
                 self.rounds += 1;
@@ -340,7 +341,7 @@ fn contention_between_two_outages_starts_the_patience_anew() {
     let mut machine = asked(plan(FOREVER));
     let mut tell = |judgement: &Judgement, now| machine.after_round(judgement, TOOK, now, 0, None);
     assert!(matches!(tell(&Judgement::NoQuorum, at(0)), Step::Park(_)));
-    assert!(matches!(tell(&Judgement::Held(None), at(9_000)), Step::Park(_)));
+    assert!(matches!(tell(&Judgement::HeldByOther(None), at(9_000)), Step::Park(_)));
     assert!(matches!(tell(&Judgement::NoQuorum, at(11_000)), Step::Park(_)));
     assert!(matches!(tell(&Judgement::TooSlow, at(20_900)), Step::Park(_)));
     assert_eq!(tell(&Judgement::NoQuorum, at(21_000)), Step::Done(End::NoQuorum));
@@ -351,7 +352,7 @@ fn a_call_that_wakes_late_from_an_outage_does_not_report_contention() {
     let mut machine = asked(plan(Wait::Until(at(1_000))));
     assert!(matches!(machine.after_round(&Judgement::NoQuorum, TOOK, at(3), 0, None), Step::Park(_)));
     assert_eq!(machine.resume(at(1_000)), Step::Done(End::NoQuorum));
-    assert!(matches!(machine.after_round(&Judgement::Held(None), TOOK, at(9), 0, None), Step::Park(_)));
+    assert!(matches!(machine.after_round(&Judgement::HeldByOther(None), TOOK, at(9), 0, None), Step::Park(_)));
     assert_eq!(machine.resume(at(1_000)), Step::Done(End::Contended));
 }
 
@@ -367,7 +368,7 @@ fn a_last_round_that_the_limit_cut_short_does_not_turn_contention_into_an_outage
         };
         judgements.iter().map(tell).last().unwrap()
     };
-    let held = |full, now| (Judgement::Held(None), full, now);
+    let held = |full, now| (Judgement::HeldByOther(None), full, now);
     let none = |now| (Judgement::NoQuorum, true, now);
     assert_eq!(told(&[held(true, 3), none(100)]), Step::Done(End::Contended));
     assert_eq!(told(&[held(false, 99), none(100)]), Step::Done(End::Contended));
@@ -398,7 +399,7 @@ fn another_judgement_ends_a_row_of_splits() {
     };
     let row: Vec<Duration> = (0..4).map(|_| pause(&Judgement::Split)).collect();
     assert!(row.windows(2).all(|w| w[1] > w[0]), "{row:?}");
-    pause(&Judgement::Held(None));
+    pause(&Judgement::HeldByOther(None));
     assert_eq!(pause(&Judgement::Split), row[0]);
 }
 
@@ -413,17 +414,17 @@ fn one_slow_round_does_not_stretch_the_pauses_beyond_the_cap() {
 
 #[test]
 fn a_refusal_by_plain_commands_is_asked_about_again_only_by_those_who_go_on_waiting() {
-    let refused = |wait, now| Acquire::new(plan(wait)).after_round(&Judgement::Held(None), TOOK, now, 0, None);
+    let refused = |wait, now| Acquire::new(plan(wait)).after_round(&Judgement::HeldByOther(None), TOOK, now, 0, None);
     assert_eq!(refused(FOREVER, at(3)), Step::Listen);
     assert_eq!(refused(Wait::Until(at(4)), at(3)), Step::Listen);
     assert_eq!(refused(Wait::Until(at(3)), at(3)), Step::Done(End::Contended));
     assert_eq!(refused(Wait::Once, at(3)), Step::Done(End::Contended));
     // A call that counts its tries does not listen.
     let counts = Plan { tries: Some(2), ..plan(FOREVER) };
-    let step = Acquire::new(counts).after_round(&Judgement::Held(None), TOOK, at(3), 0, None);
+    let step = Acquire::new(counts).after_round(&Judgement::HeldByOther(None), TOOK, at(3), 0, None);
     assert_eq!(step, Step::Round { full: true, entry: None });
     // An answer with the ttl has said all.
-    let step = Acquire::new(counts).after_round(&Judgement::Held(Some(ms(9))), TOOK, at(3), 0, None);
+    let step = Acquire::new(counts).after_round(&Judgement::HeldByOther(Some(ms(9))), TOOK, at(3), 0, None);
     assert!(matches!(step, Step::Park(_)), "{step:?}");
 }
 
@@ -456,18 +457,19 @@ fn what_may_be_free_soon_is_asked_for_soon_but_less_and_less_so() {
         Step::Park(until) => until.since(at(0)),
         step => panic!("{step:?}"),
     };
-    let soon = || Judgement::Held(Some(MAY_BE_FREE_WITHIN));
+    let soon = || Judgement::HeldByOther(Some(MAY_BE_FREE_WITHIN));
     let grown: Vec<Duration> = (0..4).map(|_| pause(soon())).collect();
     assert!(grown[0] > MAY_BE_FREE_WITHIN && grown[0] <= MAY_BE_FREE_WITHIN + ms(10), "{grown:?}");
     assert!(grown.windows(2).all(|w| w[1] >= w[0] + MAY_BE_FREE_WITHIN), "{grown:?}");
-    pause(Judgement::Held(Some(ms(60_000))));
+    pause(Judgement::HeldByOther(Some(ms(60_000))));
     assert_eq!(pause(soon()), grown[0], "from the beginning, after others were seen to hold it");
 }
 
 #[test]
 fn a_pause_of_the_user_replaces_the_drawn_one_within_the_limit() {
-    let after =
-        |wait, custom| asked(plan(wait)).after_round(&Judgement::Held(None), TOOK, at(0), u64::MAX, Some(custom));
+    let after = |wait, custom| {
+        asked(plan(wait)).after_round(&Judgement::HeldByOther(None), TOOK, at(0), u64::MAX, Some(custom))
+    };
     assert_eq!(after(FOREVER, ms(7)), Step::Park(at(7)));
     assert_eq!(after(Wait::Until(at(5)), ms(7)), Step::Park(at(5)));
     assert_eq!(after(FOREVER, Duration::MAX), Step::Park(Mono::NEVER));
@@ -478,7 +480,7 @@ fn a_pause_of_the_user_replaces_the_drawn_one_within_the_limit() {
 
 #[test]
 fn the_first_pause_is_drawn_from_the_first_range_on_contention_and_in_an_outage() {
-    for judgement in [Judgement::Held(None), Judgement::NoQuorum] {
+    for judgement in [Judgement::HeldByOther(None), Judgement::NoQuorum] {
         let mut machine = asked(plan(FOREVER));
         assert_eq!(machine.pauses(), 0);
         let step = machine.after_round(&judgement, TOOK, at(0), u64::MAX, None);
@@ -491,7 +493,7 @@ fn the_first_pause_is_drawn_from_the_first_range_on_contention_and_in_an_outage(
 fn pauses_that_a_notification_cut_short_do_not_grow() {
     let mut machine = asked(plan(FOREVER));
     for n in 0..50 {
-        let step = machine.after_round(&Judgement::Held(None), TOOK, at(n), u64::MAX, None);
+        let step = machine.after_round(&Judgement::HeldByOther(None), TOOK, at(n), u64::MAX, None);
         assert!(matches!(step, Step::Park(wake) if wake <= at(n + 250)), "{step:?}");
         machine.heard(Heard { notified: 3, subscribed: false }, at(n + 1));
         assert!(matches!(machine.resume(at(n + 1)), Step::Round { .. }));
@@ -499,7 +501,7 @@ fn pauses_that_a_notification_cut_short_do_not_grow() {
     }
     // Pauses of the caller's own are counted as they are asked for.
     let mut machine = asked(Plan { custom_pauses: true, ..plan(FOREVER) });
-    machine.after_round(&Judgement::Held(None), TOOK, at(0), 0, Some(ms(50)));
+    machine.after_round(&Judgement::HeldByOther(None), TOOK, at(0), 0, Some(ms(50)));
     machine.heard(Heard { notified: 3, subscribed: false }, at(1));
     machine.resume(at(1));
     assert_eq!(machine.pauses(), 1);
@@ -517,7 +519,7 @@ fn the_end_of_an_outage_ends_its_pause_and_no_other() {
     assert_eq!(machine.resume(at(2)), Step::Park(poll), "it recovered before this attempt");
     assert!(machine.is_outage());
     let mut machine = asked(plan(FOREVER));
-    let Step::Park(poll) = machine.after_round(&Judgement::Held(None), TOOK, at(0), 0, None) else { panic!() };
+    let Step::Park(poll) = machine.after_round(&Judgement::HeldByOther(None), TOOK, at(0), 0, None) else { panic!() };
     machine.recovered();
     assert_eq!(machine.resume(at(1)), Step::Park(poll), "others hold the lock");
 }

@@ -27,7 +27,7 @@ fn a_granted_attempt_is_not_undone_and_a_failed_one_is_wherever_it_may_have_left
         None,
         Some(Answer::Yes(None)),
         Some(Answer::Stale),
-        Some(Answer::Held(None)),
+        Some(Answer::HeldByOther(None)),
         Some(Answer::Failed(Cause::TimedOut)),
         Some(Answer::Failed(Cause::Broken("".into()))),
         Some(Answer::Failed(Cause::Down("".into()))),
@@ -56,7 +56,7 @@ fn an_adoption_counts_until_the_end_of_the_lease_before() {
 
 #[test]
 fn what_a_majority_says_against_a_lease() {
-    let (held, none) = (Some(Answer::Held(None)), Some(Answer::Missing));
+    let (held, none) = (Some(Answer::HeldByOther(None)), Some(Answer::Absent));
     let cases = [
         (round(&[held.clone(), held.clone(), None]), Some(LossReason::Taken), Some(LossReason::Taken)),
         (round(&[held.clone(), none.clone(), None]), Some(LossReason::KeyAbsent), None),

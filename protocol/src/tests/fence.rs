@@ -102,8 +102,8 @@ struct Outcome {
     naive_broken: u64,
 }
 
-/// Attempts one after another, each with a random subset of the masters in reach; clients' clocks disagree, and so do the
-/// counters. With a margin, the first `f` masters answer whatever they like and forget.
+/// Attempts one after another, each with a random subset of the masters in reach; clients' clocks disagree, and so do
+/// the counters. With a margin, the first `f` masters answer whatever they like and forget.
 fn simulate(quorum: Quorum, attempts: u32, write_back: bool, seed: u64) -> Outcome {
     let mut seeded = Seeded(seed);
     let mut counters = vec![0_u64; quorum.masters()];

@@ -1,6 +1,6 @@
 use super::super::command::{Form, form};
 use super::super::generation::{
-    Deployment, Found, Generation, look_up_interval, nonce, of_another_set, quarantine, valid_cluster,
+    Deployment, Found, Generation, look_up_interval, nonce, of_another_set, quarantine, valid_deployment,
 };
 use super::super::validity::{Drift, until};
 use super::super::{Mono, Quorum};
@@ -66,16 +66,16 @@ fn whatever_clients_must_agree_on_changes_the_block() {
 }
 
 #[test]
-fn a_cluster_id_cannot_break_the_generation_string() {
+fn a_deployments_name_cannot_break_the_generation_string() {
     for good in ["a", "Main_1.2-x", &"x".repeat(64)] {
-        assert!(valid_cluster(good), "{good}");
+        assert!(valid_deployment(good), "{good}");
     }
     for bad in ["", "a:b", "a b", "ä", "a\n", "a\0", "{a}", "a|b", &"x".repeat(65)] {
-        assert!(!valid_cluster(bad), "{bad:?}");
+        assert!(!valid_deployment(bad), "{bad:?}");
     }
     for byte in 0..=127_u8 {
         let id = char::from(byte).to_string();
-        assert_eq!(valid_cluster(&id), byte.is_ascii_alphanumeric() || ".-_".contains(&*id), "{id:?}");
+        assert_eq!(valid_deployment(&id), byte.is_ascii_alphanumeric() || ".-_".contains(&*id), "{id:?}");
     }
 }
 

@@ -144,7 +144,7 @@ fn masters_are_settled_by_marks_that_were_seen_everywhere_twice() {
     let marks = [0, 1, 2].map(|m| ground(Some(&mark(m, 9)), 0));
     let mut init = Init::new(BLOCK, at(0));
     assert_eq!(init.after(&marks, at(1), 0), (None, Step::Look));
-    // One was gone in between, so nothing is known of it.
+    // One was absent in between, so nothing is known of it.
     let gap = [marks[0].clone(), ground(None, 0), marks[2].clone()];
     assert!(matches!(init.after(&gap, at(2), 0), (None, Step::Pause(_))));
     assert_eq!(init.after(&marks, at(3), 0), (None, Step::Look));

@@ -55,7 +55,7 @@ struct World {
     now: Mono,
     /// What the counted rounds justify: no script shortens a key's life, so the furthest of them.
     justified: Mono,
-    /// The extensions whose end was not yet told.
+    /// The extensions whose end was not yet reported.
     open: Vec<Extension>,
     announced: bool,
     last_state: LeaseState,
@@ -147,7 +147,7 @@ impl World {
     fn check(&mut self, before: &Lease, may_rise: bool, event: Event) {
         let state = self.lease.state(self.now);
         match self.last_state {
-            // Only the reason may be told more exactly.
+            // Only the reason may become more exact.
             LeaseState::Lost(_) => assert!(matches!(state, LeaseState::Lost(_)), "{event:?}"),
             LeaseState::Released => assert_eq!(state, LeaseState::Released, "{event:?}"),
             _ => {}
@@ -249,8 +249,8 @@ fn nobody_renews_after_the_end_was_announced() {
     assert_eq!(lease.poll(at(9_000)), Todo::Nothing);
 }
 
-/// Follows `poll` to the letter until the end is announced; every renewal fails after `took`. The moments of the renewals,
-/// and of the announcement.
+/// Follows `poll` to the letter until the end is announced; every renewal fails after `took`. The moments of the
+/// renewals, and of the announcement.
 fn follow(lease: &mut Lease, from: Mono, took: Duration, random: u64) -> (Vec<Mono>, Mono) {
     let (mut now, mut renewals) = (from, Vec::new());
     for _ in 0..10_000 {

@@ -50,7 +50,8 @@ fn an_owner_tells_what_it_was_made_of() {
 
 #[test]
 fn a_fingerprint_is_the_upper_half_of_fnv_1a() {
-    // The published values of the hash: of nothing cbf29ce484222325, of "a" af63dc4c8601ec8c, of "foobar" 85944171f73967e8.
+    // The published values of the hash: of nothing cbf29ce484222325, of "a" af63dc4c8601ec8c, of "foobar"
+    // 85944171f73967e8.
     for (value, fingerprint) in [("", "cbf29ce4"), ("a", "af63dc4c"), ("foobar", "85944171")] {
         assert_eq!(Holder::parse(value.as_bytes()), Holder::Foreign(fingerprint.into()));
     }

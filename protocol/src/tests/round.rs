@@ -6,8 +6,8 @@ use std::time::Duration;
 
 const KINDS: [Answer; 5] = [
     Answer::Yes(None),
-    Answer::Held(None),
-    Answer::Missing,
+    Answer::HeldByOther(None),
+    Answer::Absent,
     Answer::Failed(Cause::TimedOut),
     Answer::Quarantined(Duration::from_secs(60)),
 ];
@@ -17,7 +17,7 @@ fn is_yes(a: &Answer) -> bool {
 }
 
 fn is_held(a: &Answer) -> bool {
-    matches!(a, Answer::Held(_))
+    matches!(a, Answer::HeldByOther(_))
 }
 
 /// What a caller does about a judgement.
@@ -25,15 +25,15 @@ fn is_held(a: &Answer) -> bool {
 enum Class {
     Granted,
     Contended,
-    Gone,
+    Absent,
     Outage,
 }
 
 fn class(round: &Round) -> Class {
     match round.judge(at(1), at(2)) {
         Judgement::Granted => Class::Granted,
-        Judgement::Held(_) | Judgement::Split => Class::Contended,
-        Judgement::Missing => Class::Gone,
+        Judgement::HeldByOther(_) | Judgement::Split => Class::Contended,
+        Judgement::Absent => Class::Absent,
         Judgement::NoQuorum | Judgement::Quarantined(_) => Class::Outage,
         other => panic!("{other:?}"),
     }
@@ -107,8 +107,8 @@ fn check_every_course(quorum: Quorum, kinds: &[Answer]) -> u64 {
         assert_eq!(decided == Class::Granted, now == Class::Granted, "{quorum:?} {:?}", w.answers);
         // With an even number or a margin, two opposite minorities can each be enough to prevent a quorum.
         if 2 * quorum.votes() == quorum.masters() + 1 {
-            // A key that is gone may turn out to be taken; either way it is not ours.
-            let refined = (decided, now) == (Class::Gone, Class::Contended);
+            // A key that is absent may turn out to be taken; either way it is not ours.
+            let refined = (decided, now) == (Class::Absent, Class::Contended);
             assert!(decided == now || refined, "{decided:?} {quorum:?} {:?}", w.answers);
         }
     });
@@ -143,9 +143,9 @@ fn contention_is_told_from_an_outage_while_a_minority_is_away() {
                         1 => start = start.answer(i, &Answer::Quarantined(Duration::from_secs(60))),
                         _ => drop(start.round.do_not_await(i)),
                     }
-                    start.answers[i] = Some(Answer::Missing);
+                    start.answers[i] = Some(Answer::Absent);
                 }
-                walk(&start, &[Answer::Held(Some(ms(9)))], &mut |w| {
+                walk(&start, &[Answer::HeldByOther(Some(ms(9)))], &mut |w| {
                     if w.round.is_decided() {
                         assert_eq!(class(&w.round), Class::Contended, "{quorum:?} {:?}", w.round.answers());
                     }
@@ -214,7 +214,7 @@ fn rivals_never_both_win_however_the_masters_vote() {
                 let mut round = Round::new(quorum, Rule::Quorum);
                 for (i, vote) in votes.iter().enumerate().filter(|(_, v)| **v > 0) {
                     let mine = vote & who != 0;
-                    round.on_answer(i, if mine { Answer::Yes(None) } else { Answer::Held(None) }, at(0));
+                    round.on_answer(i, if mine { Answer::Yes(None) } else { Answer::HeldByOther(None) }, at(0));
                 }
                 round.reached() && round.judge(at(1), at(2)) == Judgement::Granted
             };
@@ -238,9 +238,9 @@ fn judge3(answers: [Option<Answer>; 3]) -> Judgement {
 }
 
 const YES: Option<Answer> = Some(Answer::Yes(None));
-const HELD: Option<Answer> = Some(Answer::Held(None));
+const HELD: Option<Answer> = Some(Answer::HeldByOther(None));
 const FAILED: Option<Answer> = Some(Answer::Failed(Cause::TimedOut));
-const MISSING: Option<Answer> = Some(Answer::Missing);
+const ABSENT: Option<Answer> = Some(Answer::Absent);
 const STALE: Option<Answer> = Some(Answer::Stale);
 
 fn quarantined(n: u64) -> Option<Answer> {
@@ -257,15 +257,15 @@ fn mismatch() -> Option<Answer> {
 
 #[test]
 fn others_hold_it_until_a_quorum_is_free_by_the_ttls_that_were_told() {
-    let held = |n| Some(Answer::Held(Some(ms(n))));
-    assert_eq!(judge3([held(9), held(5), None]), Judgement::Held(Some(ms(9))));
-    assert_eq!(judge3([held(9), held(5), held(7)]), Judgement::Held(Some(ms(7))));
-    assert_eq!(judge3([held(9), HELD, None]), Judgement::Held(Some(ms(9))));
-    assert_eq!(judge3([HELD, held(5), YES]), Judgement::Held(Some(ms(5))));
-    assert_eq!(judge3([HELD, HELD, None]), Judgement::Held(None));
+    let held = |n| Some(Answer::HeldByOther(Some(ms(n))));
+    assert_eq!(judge3([held(9), held(5), None]), Judgement::HeldByOther(Some(ms(9))));
+    assert_eq!(judge3([held(9), held(5), held(7)]), Judgement::HeldByOther(Some(ms(7))));
+    assert_eq!(judge3([held(9), HELD, None]), Judgement::HeldByOther(Some(ms(9))));
+    assert_eq!(judge3([HELD, held(5), YES]), Judgement::HeldByOther(Some(ms(5))));
+    assert_eq!(judge3([HELD, HELD, None]), Judgement::HeldByOther(None));
     // A vote of ours is free at once: the quorum of three is the one of it, 2 and 4.
     let five = Quorum::new(5, 0).unwrap();
-    assert_eq!(judged(five, &[YES, held(2), held(4), held(6), None]), Judgement::Held(Some(ms(4))));
+    assert_eq!(judged(five, &[YES, held(2), held(4), held(6), None]), Judgement::HeldByOther(Some(ms(4))));
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn a_split_is_told_where_the_others_votes_are_all_that_is_missing() {
     assert_eq!(judge3([HELD, FAILED, conflict()]), Judgement::NoQuorum);
     let four = Quorum::new(4, 0).unwrap();
     assert_eq!(judged(four, &[YES, YES, HELD, None]), Judgement::Split);
-    assert_eq!(judged(four, &[YES, YES, HELD, HELD]), Judgement::Held(Some(MAY_BE_FREE_WITHIN)));
+    assert_eq!(judged(four, &[YES, YES, HELD, HELD]), Judgement::HeldByOther(Some(MAY_BE_FREE_WITHIN)));
 }
 
 #[test]
@@ -285,7 +285,7 @@ fn a_minority_with_another_type_or_deployment_does_not_end_a_contended_call() {
     // Such a master is as good as down: an uncontended call succeeds without it, so a contended one must wait.
     for odd in [conflict(), mismatch()] {
         assert_eq!(judge3([odd.clone(), YES, YES]), Judgement::Granted);
-        assert_eq!(judge3([odd.clone(), HELD, HELD]), Judgement::Held(None));
+        assert_eq!(judge3([odd.clone(), HELD, HELD]), Judgement::HeldByOther(None));
         assert_eq!(judge3([odd.clone(), YES, HELD]), Judgement::Split);
         assert_eq!(judge3([odd.clone(), YES, FAILED]), Judgement::NoQuorum);
         assert_eq!(judge3([odd, STALE, YES]), Judgement::Unclear);
@@ -324,7 +324,7 @@ fn a_quarantine_that_only_coincides_with_a_failure_is_an_outage_that_may_end_soo
 fn a_master_that_plain_commands_could_not_judge_is_asked_again_unless_others_hold_the_lock() {
     for unclear in [STALE, Some(Answer::Unclear)] {
         assert_eq!(judge3([unclear.clone(), YES, FAILED]), Judgement::Unclear);
-        assert_eq!(judge3([unclear.clone(), HELD, HELD]), Judgement::Held(None));
+        assert_eq!(judge3([unclear.clone(), HELD, HELD]), Judgement::HeldByOther(None));
         assert_eq!(judge3([unclear, YES, YES]), Judgement::Granted);
     }
 }
@@ -332,18 +332,18 @@ fn a_master_that_plain_commands_could_not_judge_is_asked_again_unless_others_hol
 #[test]
 fn an_extension_learns_whether_its_key_is_taken_or_gone() {
     let quorum = Quorum::new(3, 0).unwrap();
-    assert_eq!(judge3([MISSING, MISSING, YES]), Judgement::Missing);
-    assert_eq!(judge3([MISSING, HELD, YES]), Judgement::Missing);
-    assert_eq!(judge3([HELD, HELD, MISSING]), Judgement::Held(None));
-    assert_eq!(judge3([MISSING, YES, FAILED]), Judgement::NoQuorum);
+    assert_eq!(judge3([ABSENT, ABSENT, YES]), Judgement::Absent);
+    assert_eq!(judge3([ABSENT, HELD, YES]), Judgement::Absent);
+    assert_eq!(judge3([HELD, HELD, ABSENT]), Judgement::HeldByOther(None));
+    assert_eq!(judge3([ABSENT, YES, FAILED]), Judgement::NoQuorum);
     for bits in 0..27_usize {
         let kinds = [bits % 3, bits / 3 % 3, bits / 9];
         let mut round = Round::new(quorum, Rule::Quorum);
         for (i, kind) in kinds.into_iter().enumerate() {
             round.on_answer(i, KINDS[kind].clone(), at(0));
         }
-        let [yes, held, missing] = [0, 1, 2].map(|k| kinds.iter().filter(|x| **x == k).count());
-        assert_eq!((round.taken(), round.gone()), (held >= 2, held + missing >= 2), "{kinds:?}");
+        let [yes, held, absent] = [0, 1, 2].map(|k| kinds.iter().filter(|x| **x == k).count());
+        assert_eq!((round.taken(), round.taken_or_absent()), (held >= 2, held + absent >= 2), "{kinds:?}");
         assert_eq!(round.reached(), yes >= 2, "{kinds:?}");
     }
 }
@@ -390,7 +390,7 @@ fn a_round_for_all_ends_with_the_last_master_that_is_waited_for() {
 
 #[test]
 fn a_renewal_of_many_leases_waits_for_a_slow_master_only_where_a_lease_needs_it() {
-    let (yes, held) = (Answer::Yes(None), Answer::Held(None));
+    let (yes, held) = (Answer::Yes(None), Answer::HeldByOther(None));
     let all = Answer::Many(vec![yes.clone(), yes.clone()]);
     let one = Answer::Many(vec![yes, held]);
     let decided = |answers: &[&Answer]| {
@@ -412,7 +412,7 @@ fn the_counters_of_votes_are_kept_by_master() {
     let mut round = Round::new(Quorum::new(4, 0).unwrap(), Rule::Quorum);
     round.on_answer(2, Answer::Yes(Some(7)), at(0));
     round.on_answer(0, Answer::Yes(None), at(0));
-    round.on_answer(1, Answer::Held(None), at(0));
+    round.on_answer(1, Answer::HeldByOther(None), at(0));
     assert_eq!(round.counters(), [None, None, Some(7), None]);
 }
 
@@ -464,9 +464,9 @@ fn an_outage_is_what_the_masters_are_the_reason_of() {
     assert!(outages.iter().all(Judgement::is_outage));
     let others = [
         Judgement::Granted,
-        Judgement::Held(None),
+        Judgement::HeldByOther(None),
         Judgement::Split,
-        Judgement::Missing,
+        Judgement::Absent,
         Judgement::Unclear,
         Judgement::Conflict(0, "list".into()),
         Judgement::Mismatch(0, "x".into()),
@@ -478,14 +478,14 @@ fn an_outage_is_what_the_masters_are_the_reason_of() {
 fn the_parts_of_a_round_about_many_leases() {
     let mut round = Round::new(Quorum::new(5, 0).unwrap(), Rule::All);
     let many = |answers: &[Answer]| Answer::Many(answers.to_vec());
-    round.on_answer(0, many(&[Answer::Yes(None), Answer::Held(None)]), at(1));
-    round.on_answer(1, many(&[Answer::Yes(None), Answer::Held(None)]), at(2));
+    round.on_answer(0, many(&[Answer::Yes(None), Answer::HeldByOther(None)]), at(1));
+    round.on_answer(1, many(&[Answer::Yes(None), Answer::HeldByOther(None)]), at(2));
     round.on_answer(2, many(&[Answer::Yes(None)]), at(3));
     round.on_answer(3, Answer::Failed(Cause::TimedOut), at(4));
     let parts = round.parts(2);
     let said = |k: usize| parts[k].answers().iter().map(|a| a.clone().map(|(a, _)| a)).collect::<Vec<_>>();
     let failed = |cause| Some(Answer::Failed(cause));
-    let (yes, held, late) = (Some(Answer::Yes(None)), Some(Answer::Held(None)), failed(Cause::TimedOut));
+    let (yes, held, late) = (Some(Answer::Yes(None)), Some(Answer::HeldByOther(None)), failed(Cause::TimedOut));
     assert_eq!(said(0), [yes.clone(), yes.clone(), yes, late.clone(), None]);
     assert_eq!(said(1), [held.clone(), held, failed(Cause::Nonsense), late, None], "a lease that was left out");
     assert_eq!(parts.len(), 2);

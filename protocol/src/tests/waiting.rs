@@ -10,7 +10,7 @@ const ME: u64 = 5 << 28 | 77;
 /// When the poll of these waiters is due, after a refusal.
 const POLL: Duration = ms(60_000);
 const TOOK: Duration = ms(2);
-const HELD: Judgement = Judgement::Held(Some(Duration::from_secs(600)));
+const HELD: Judgement = Judgement::HeldByOther(Some(Duration::from_secs(600)));
 
 fn plan(quorum: Quorum) -> Plan {
     Plan {

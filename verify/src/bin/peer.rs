@@ -21,7 +21,7 @@ const GRACE: Duration = Duration::from_secs(45);
 #[derive(Clone)]
 struct Job {
     scenario: String,
-    nodes: Vec<String>,
+    urls: Vec<String>,
     threads: usize,
     locks: usize,
     span: Duration,
@@ -78,7 +78,7 @@ impl Job {
     fn from_args(mut args: impl Iterator<Item = String>) -> Outcome<Job> {
         let mut job = Job {
             scenario: "cycle".into(),
-            nodes: vec!["redis://127.0.0.1:6379".into()],
+            urls: vec!["redis://127.0.0.1:6379".into()],
             threads: 1,
             locks: 100,
             span: Duration::from_secs(3),
@@ -94,7 +94,7 @@ impl Job {
             }
             let value = args.next().ok_or_else(|| format!("{name} needs a value"))?;
             match name.as_str() {
-                "--ports" => job.nodes = value.split(',').map(|port| format!("redis://127.0.0.1:{port}")).collect(),
+                "--ports" => job.urls = value.split(',').map(|port| format!("redis://127.0.0.1:{port}")).collect(),
                 "--scenario" => job.scenario = value,
                 "--threads" => job.threads = value.parse::<usize>()?.max(1),
                 "--seconds" => job.span = Duration::try_from_secs_f64(value.parse()?)?,
@@ -110,7 +110,7 @@ impl Job {
 
     fn client(&self) -> Outcome<Client> {
         let ttl = if self.scenario == "hold" { HOLD_TTL } else { TTL };
-        let mut builder = Client::builder().nodes(self.nodes.iter().cloned()).ttl(ttl);
+        let mut builder = Client::builder().nodes(self.urls.iter().cloned()).ttl(ttl);
         if !self.hand_over {
             builder = builder.hand_over(Duration::ZERO);
         }
@@ -245,12 +245,12 @@ fn hold(client: &Client, job: &Job) -> Outcome<Run> {
 /// Threads at full rate beside locks that are held; those are what is to be lost, the rates are of the others.
 fn hold_cycle(client: &Client, job: &Job) -> Outcome<Run> {
     let (shares, guards) = grab(client, job, BESIDE_TTL);
-    let missing: usize = shares.iter().map(|share| share.errors).sum();
+    let lacking: usize = shares.iter().map(|share| share.errors).sum();
     phase(client, job, WARM_UP);
     ready()?;
     let run = phase(client, job, job.span);
     let lost = guards.iter().filter(|guard| guard.check().is_err()).count();
-    Ok(Run { lost: Some(lost + missing), ..run })
+    Ok(Run { lost: Some(lost + lacking), ..run })
 }
 
 /// Acquires all that is to be held, side by side.
@@ -333,15 +333,10 @@ fn report(job: &Job, run: Run) -> String {
     if unconfirmed > 0 {
         notes += &format!("; unconfirmed={unconfirmed}");
     }
-    format!(
-        r#"{{"peer":"redleash","scenario":"{}","nodes":{},"threads":{},"ops":{ops},"ops_per_s":{:.1},"p50_us":{:.1},"p99_us":{:.1},"p999_us":{:.1},"max_us":{:.1},"errors":{errors}{extra},"notes":"{notes}"}}"#,
-        job.scenario,
-        job.nodes.len(),
-        job.threads,
-        ops as f64 / seconds,
-        at(0.5),
-        at(0.99),
-        at(0.999),
-        at(1.0),
-    )
+    let [p50, p99, p999, max] = [0.5, 0.99, 0.999, 1.0].map(at);
+    let times = format!(r#""p50_us":{p50:.1},"p99_us":{p99:.1},"p999_us":{p999:.1},"max_us":{max:.1}"#);
+    let (scenario, nodes, threads, rate) = (&job.scenario, job.urls.len(), job.threads, ops as f64 / seconds);
+    let head = format!(r#""peer":"redleash","scenario":"{scenario}","nodes":{nodes},"threads":{threads}"#);
+    let count = format!(r#""ops":{ops},"ops_per_s":{rate:.1}"#);
+    format!(r#"{{{head},{count},{times},"errors":{errors}{extra},"notes":"{notes}"}}"#)
 }

@@ -18,21 +18,21 @@ enum Command {
     Sim(sim::Options),
     /// The simulated Redis against a real redis-server: the same commands, the same answers
     Fidelity(fidelity::Options),
-    /// Faults planted in the code on purpose: who finds them
+    /// Faults planted in the code on purpose, and which checks find them
     Planted(planted::Options),
-    /// Models of the protocol: every rule removed once and refuted, the whole protocol exhausted
+    /// Models of the protocol: no state breaks a promise, and without any one rule a promise breaks
     Models(models::Options),
-    /// Faults on real servers: crashes, stops, clock steps, partitions
+    /// Faults on real servers: crashes, stops, clock steps, partitions; two holders at once must never occur
     Nemesis(nemesis::Options),
     /// The same faults for other lock clients
     Peers(peers::Options),
-    /// A worker of the nemesis
+    /// Be a worker of the nemesis
     #[command(hide = true)]
     NemesisWorker(nemesis::worker::Options),
-    /// What `redleash run` runs in the nemesis
+    /// Be the command that `redleash run` runs in the nemesis
     #[command(hide = true)]
     NemesisJob(nemesis::command::Options),
-    /// How cost grows with masters, threads, names, held locks and round trips
+    /// How the cost grows with masters, threads, names, held locks and round trips
     Scale(scale::Options),
 }
 

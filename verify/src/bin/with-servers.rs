@@ -1,5 +1,5 @@
-//! `with-servers N -- COMMAND...` runs a command with the addresses of N fresh redis-servers in REDLEASH_NODES and ends as
-//! the command does.
+//! `with-servers N -- COMMAND...` runs a command with the addresses of N fresh redis-servers in REDLEASH_NODES and ends
+//! as the command does.
 #![forbid(unsafe_code)]
 
 use redleash_verify::servers::{Cluster, available};

@@ -1,10 +1,11 @@
 //! The simulated Redis against a real one: the same commands and scripts, the same replies.
 //!
-//! Both run on the wall clock of this machine, with lives of a millisecond (and a pause behind them) or of minutes. What
+//! Both run on the wall clock of this machine. Keys live for a millisecond, followed by a pause, or for minutes. What
 //! depends on the microsecond may differ by two seconds.
 
 #![allow(clippy::disallowed_methods, reason = "both sides go by this machine's wall clock, and wait for it")]
 
+mod replies;
 mod script;
 
 use crate::Verdict;
@@ -14,6 +15,7 @@ use crate::sim::lua::Interpreter;
 use crate::sim::resp::{self, Reply};
 use crate::sim::rng::Rng;
 use crate::sim::server::Server;
+use replies::{normal, same};
 use script::Script;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -22,10 +24,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// The options of `verify fidelity`.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Options {
-    /// Number of operations
+    /// How many operations to compare
     #[arg(long, default_value_t = 100_000)]
     pub operations: u64,
-    /// The seed of their sequence
+    /// The seed of the operations
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }
@@ -34,9 +36,9 @@ pub struct Options {
 #[derive(Clone, Debug)]
 enum Word {
     Text(Vec<u8>),
-    /// The generation that the server has now; each side its own.
+    /// The generation that the server has now, on each side its own.
     Generation,
-    /// An identity that begins with this: the history is that of the real server, on both sides.
+    /// An identity that begins with this; the history is that of the real server, on both sides.
     Identity(&'static str),
 }
 
@@ -56,7 +58,7 @@ impl From<String> for Word {
 #[derive(Clone, Debug)]
 enum Operation {
     Command(Vec<Word>),
-    /// A key expires in a millisecond; nothing is said until that is over.
+    /// A key expires in a millisecond, and no command is sent before that.
     Brief(&'static str),
     /// Both lose everything with their process.
     Restart,
@@ -67,7 +69,7 @@ const KEYS: [&str; 7] = ["rl:L:{a}", "rl:L:{b}", "rl:F:{a}", "rl:R:{a}", "rl:W:{
 /// Runs it.
 pub fn run(options: &Options) -> Verdict {
     if !crate::servers::available() {
-        return Verdict::failed("redis-server is not installed");
+        return Verdict::failed("redis-server is not installed (scripts/install-redis does it)");
     }
     match compare(options) {
         Ok(None) => Verdict::held(format!("{} operations, every reply the same as redis-server's", options.operations)),
@@ -132,11 +134,11 @@ impl Both {
                     let words = ["PEXPIRE", key, "1"].map(|w| w.as_bytes().to_vec());
                     let (real, simulated) = (self.ask_real(&words)?, self.ask_simulated(&words));
                     std::thread::sleep(Duration::from_millis(4));
-                    // Redis counts what has expired until somebody asks for it.
+                    // Redis counts an expired key until a command asks for it.
                     let words = ["EXISTS", key].map(|w| w.as_bytes().to_vec());
-                    let gone = (self.ask_real(&words)?, self.ask_simulated(&words));
-                    if real != simulated || gone.0 != gone.1 {
-                        return Ok(Some(format!("PEXPIRE {key} 1: {real:?} {simulated:?}, then {gone:?}")));
+                    let absent = (self.ask_real(&words)?, self.ask_simulated(&words));
+                    if real != simulated || absent.0 != absent.1 {
+                        return Ok(Some(format!("PEXPIRE {key} 1: {real:?} {simulated:?}, then {absent:?}")));
                     }
                 }
                 Operation::Restart => {
@@ -226,63 +228,6 @@ fn shown(reply: &Reply) -> String {
     let mut bytes = Vec::new();
     reply.write(&mut bytes);
     format!("{:?}", String::from_utf8_lossy(&bytes))
-}
-
-/// An error without the script and the line: what Redis said, or what Lua did.
-fn without_place(text: &str) -> String {
-    let text = text.split(" script:").next().unwrap_or_default();
-    let line =
-        |part: &str| part.rsplit(':').next().is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
-    match text.split_once(": ") {
-        Some((place, what)) if line(place) => what.to_string(),
-        Some(("ERR runtime error", rest)) => rest.split_once(": ").map_or(rest, |(_, what)| what).to_string(),
-        _ => text.to_string(),
-    }
-}
-
-/// A reply without the place in a script where an error happened.
-fn normal(reply: &Reply) -> Reply {
-    match reply {
-        Reply::Error(text) => Reply::Error(without_place(text)),
-        Reply::Array(items) => Reply::Array(items.iter().map(normal).collect()),
-        other => other.clone(),
-    }
-}
-
-/// Two seconds, in the unit of a number: what both sides may differ by, since they look at the clock one after the other.
-const SLACK_MS: i64 = 2_000;
-
-/// Whether both are the same, but for what depends on the microsecond.
-fn same(a: &Reply, b: &Reply) -> bool {
-    match (a, b) {
-        (Reply::Int(a), Reply::Int(b)) => a == b || (*a > 3_000 && *b > 3_000 && (a - b).abs() < SLACK_MS),
-        (Reply::Array(a), Reply::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
-        (Reply::Bulk(a), Reply::Bulk(b)) => a == b || same_text(a, b),
-        _ => a == b,
-    }
-}
-
-/// Numbers of 16 digits are microseconds.
-fn same_text(a: &[u8], b: &[u8]) -> bool {
-    let (a, b) = (pieces(a), pieces(b));
-    let micros = |text: &str| text.parse::<i64>().ok().filter(|_| text.len() == 16);
-    let same = |(a, b): (&String, &String)| match (micros(a), micros(b)) {
-        (Some(x), Some(y)) => (x - y).abs() < SLACK_MS * 1_000,
-        _ => a == b,
-    };
-    a.len() == b.len() && a.iter().zip(&b).all(same)
-}
-
-/// A text cut where digits begin or end.
-fn pieces(text: &[u8]) -> Vec<String> {
-    let mut out: Vec<String> = Vec::new();
-    for c in String::from_utf8_lossy(text).chars() {
-        match out.last_mut() {
-            Some(last) if last.ends_with(|l: char| l.is_ascii_digit()) == c.is_ascii_digit() => last.push(c),
-            _ => out.push(c.to_string()),
-        }
-    }
-    out
 }
 
 fn draw(rng: &mut Rng, scripts: &[Script]) -> Operation {

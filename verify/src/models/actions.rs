@@ -13,7 +13,7 @@ pub enum Action {
     Tick,
     /// Client `c` asks for the lock.
     Begin(usize),
-    /// Client `c` takes the lock, or writes back the token that it took along.
+    /// Client `c` takes the lock, or writes back the token that came with its acquire.
     Take(usize),
     /// Client `c` gives its attempt up.
     GiveUp(usize),
@@ -41,7 +41,7 @@ pub enum Action {
     Break(usize, usize),
     /// Master `n` has a fault.
     Fault(usize, Fault),
-    /// Somebody revokes the lock on master `n`.
+    /// The lock is revoked on master `n`.
     Revoke(usize),
 }
 
@@ -108,7 +108,7 @@ fn link_actions(config: &Config, state: &State, c: usize, n: usize, out: &mut Ve
     }
 }
 
-/// Does `action`; for a command, what came of it. The masters keep their places.
+/// Carries out `action`; for a command, returns its outcome. The masters keep their places.
 pub fn apply(config: &Config, state: &mut State, action: Action) -> Option<Outcome> {
     match action {
         Action::Tick => tick(state),
@@ -196,7 +196,7 @@ fn suffer(config: &Config, state: &mut State, n: usize, fault: Fault) {
     }
 }
 
-/// `revoke.lua`: the value becomes nobody's; the key's life stays.
+/// `revoke.lua`: the value gets no owner; the ttl of the key stays.
 fn revoke(config: &Config, state: &mut State, n: usize) {
     state.spent.revokes += 1;
     let server = &mut state.masters[n].server;
@@ -207,7 +207,7 @@ fn revoke(config: &Config, state: &mut State, n: usize) {
     }
 }
 
-/// Looks at the promises that speak of a single moment.
+/// Checks the promises about a single moment.
 pub fn watch(config: &Config, state: &mut State) {
     let guards = |c| u8::from(client::holds(state, c)) * (1 + u8::from(state.clients[c].two_guards));
     if (0..CLIENTS).map(guards).sum::<u8>() > 1 {
@@ -224,7 +224,7 @@ pub fn watch(config: &Config, state: &mut State) {
     }
 }
 
-/// Takes away what can have no effect any more, so that states that differ in nothing else are one state.
+/// Removes what can have no effect any more, so that states that differ in nothing else become one state.
 pub fn tidy(config: &Config, state: &mut State) {
     for c in 0..CLIENTS {
         let client = &mut state.clients[c];
@@ -238,7 +238,7 @@ pub fn tidy(config: &Config, state: &mut State) {
         for n in 0..MASTERS {
             let key = state.masters[server_of(config, n)].server.key;
             let link = &mut state.masters[n].links[c];
-            // The cache is looked at when an attempt begins, half a vote while votes are counted.
+            // The cache is read when an attempt begins, half a vote while votes are counted.
             link.cached = if last { 0 } else { link.cached };
             link.half &= counts_votes;
             if last && !counts_votes {
@@ -258,8 +258,8 @@ pub fn tidy(config: &Config, state: &mut State) {
     }
 }
 
-/// Whether a command of an attempt that is over can still do something: a release, fence or write-back only if the key of
-/// its attempt is there, or may still be written.
+/// Whether a command of an attempt that is over can still have an effect. A release, fence or write-back has one only
+/// if the key of its attempt is there or may still be written.
 fn is_useful(
     config: &Config,
     link: &Link,

@@ -13,8 +13,8 @@ pub fn holds(state: &State, c: usize) -> bool {
     client.phase == Phase::Holding && state.now < client.until && !client.releasing
 }
 
-fn votes(state: &State, c: usize, said: impl Fn(&Link) -> bool) -> u8 {
-    state.masters.iter().filter(|master| said(&master.links[c])).count() as u8
+fn votes(state: &State, c: usize, yes: impl Fn(&Link) -> bool) -> u8 {
+    state.masters.iter().filter(|master| yes(&master.links[c])).count() as u8
 }
 
 fn send(config: &Config, state: &mut State, c: usize, commands: impl Fn(&Link) -> [Option<Command>; 2]) {
@@ -33,19 +33,19 @@ fn send_one(config: &Config, state: &mut State, c: usize, command: Command) {
     send(config, state, c, |_| [Some(command), None]);
 }
 
-/// Begins an attempt: the plain vote where the connection has cached a generation, else the script. A token that is taken
-/// along needs the script.
+/// Begins an attempt: with the plain vote if the connection has cached a generation, else with the script. An acquire
+/// that also asks for a token needs the script.
 pub fn begin(config: &Config, state: &mut State, c: usize) {
     let now = state.now;
     let client = &mut state.clients[c];
     (client.phase, client.start) = (Phase::Acquiring, now);
     let attempt = client.attempt;
     let plain = config.network == Network::Connections && config.fencing[c] != Fencing::Folded;
-    let told = if config.fencing[c] == Fencing::Folded { asked(config, now, config.ahead[c]) } else { 0 };
+    let clock = if config.fencing[c] == Fencing::Folded { asked(config, now, config.ahead[c]) } else { 0 };
     send(config, state, c, |link| {
         let set = Some(Command::new(Kind::Set, attempt, 0));
         if !plain || (link.cached == 0 && config.quarantine > 0) {
-            return [Some(Command::new(Kind::Acquire, attempt, told)), None];
+            return [Some(Command::new(Kind::Acquire, attempt, clock)), None];
         }
         if config.quarantine == 0 || !config.keeps(Rule::ReadGeneration) {
             return [set, None];
@@ -67,7 +67,7 @@ pub fn may_take(config: &Config, state: &State, c: usize) -> bool {
     in_time && enough
 }
 
-/// Takes the lock, or begins to write back the token that was taken along.
+/// Takes the lock, or begins to write back the token that came with the acquire.
 pub fn take(config: &Config, state: &mut State, c: usize) {
     let folded = config.fencing[c] == Fencing::Folded;
     if folded && state.clients[c].phase == Phase::Acquiring {
@@ -96,7 +96,7 @@ fn forget_answers(state: &mut State, c: usize, forget: impl Fn(&mut Link)) {
     state.masters.iter_mut().for_each(|master| forget(&mut master.links[c]));
 }
 
-/// Ends the attempt on the client's side and queues its release, behind all that was sent for it.
+/// Ends the attempt on the client's side and queues its release after all that was sent for it.
 pub fn end(config: &Config, state: &mut State, c: usize) {
     let attempt = state.clients[c].attempt;
     if state.clients[c].phase == Phase::Holding && !config.keeps(Rule::HandOverBeforeRelease) {
@@ -165,11 +165,11 @@ pub fn may_ask(config: &Config, state: &State, c: usize) -> bool {
 
 /// Asks for a token.
 pub fn ask(config: &Config, state: &mut State, c: usize) {
-    let told = asked(config, state.now, config.ahead[c]);
+    let clock = asked(config, state.now, config.ahead[c]);
     let client = &mut state.clients[c];
     (client.question, client.asker) = (Question::Asked, client.hold);
     let attempt = client.attempt;
-    send_one(config, state, c, Command::new(Kind::Fence, attempt, told));
+    send_one(config, state, c, Command::new(Kind::Fence, attempt, clock));
 }
 
 /// Whether the answers to the question are enough, before the deadline.
@@ -205,7 +205,7 @@ pub fn answer(config: &Config, state: &mut State, c: usize) {
     }
 }
 
-/// The token of the counters that were answered, and whether a quorum holds it: the library's own function.
+/// The token that follows from the answered counters, and whether a quorum holds it, by the library's own function.
 fn rank_of(config: &Config, state: &State, c: usize) -> (u8, bool) {
     let counters: Vec<Option<u64>> =
         state.masters.iter().map(|m| m.links[c].counter).map(|n| (n > 0).then_some(n.into())).collect();
@@ -225,7 +225,7 @@ fn write_back(config: &Config, state: &mut State, c: usize, token: u8) {
     send_one(config, state, c, Command::new(Kind::WriteBack, attempt, token));
 }
 
-/// Whether client `c` may hand its lease to another thread of its own, without a word to the masters.
+/// Whether client `c` may hand its lease to another of its threads, without asking the masters.
 pub fn may_hand_over(config: &Config, state: &State, c: usize) -> bool {
     let client = &state.clients[c];
     if client.phase != Phase::Holding || client.hand_overs >= config.hand_overs || client.two_guards {
@@ -273,9 +273,9 @@ fn note_token(config: &Config, state: &mut State, hold: u8, token: u8) {
     }
 }
 
-fn check_servers(config: &Config, state: &mut State, c: usize, said: impl Fn(&Link) -> bool) {
+fn check_servers(config: &Config, state: &mut State, c: usize, yes: impl Fn(&Link) -> bool) {
     let mut servers = [false; MASTERS];
-    for n in (0..MASTERS).filter(|n| said(&state.masters[*n].links[c])) {
+    for n in (0..MASTERS).filter(|n| yes(&state.masters[*n].links[c])) {
         servers[server_of(config, n)] = true;
     }
     let distinct = servers.iter().filter(|voted| **voted).count();

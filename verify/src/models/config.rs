@@ -6,20 +6,22 @@ use super::state::CLIENTS;
 /// How commands travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network {
-    /// Connections: in order. A broken one leaves what was not executed in its socket, to be executed some time or never.
+    /// Connections: in order. A broken connection leaves commands in its socket, which are executed at some time or
+    /// never.
     Connections,
-    /// Anything: any order, any delay, loss. Harsher than TCP; for scripts only, since the plain vote needs its order.
+    /// Anything: any order, any delay, loss. This is harsher than TCP. It is for scripts only, since the plain vote
+    /// needs its order.
     Anything,
 }
 
-/// How a client comes to its fencing tokens.
+/// How a client gets its fencing tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fencing {
     /// Not at all.
     Never,
     /// Asked for by a holder, once.
     OnDemand,
-    /// Taken along by the acquire.
+    /// Asked for together with the lock.
     Folded,
 }
 
@@ -30,18 +32,18 @@ pub enum Fault {
     Flush,
     /// It restarts empty.
     RestartEmpty,
-    /// It restarts from an old copy of its data: the lock is gone, the generation string is there.
+    /// It restarts from an old copy of its data: the lock is absent, the generation string is there.
     RestartOld,
-    /// It takes over the data of another server: the lock is gone, the generation is another one.
+    /// It takes over the data of another server: the lock is absent, the generation is another one.
     Resync,
-    /// The key goes without a trace, as by eviction. Outside the promise, except within the fault margin.
+    /// The key is lost without a trace, as by eviction. The promises do not cover it, except within the fault margin.
     Forget,
 }
 
 /// Losses that the generation shows.
 pub const LOSSES: &[Fault] = &[Fault::Flush, Fault::RestartEmpty, Fault::RestartOld, Fault::Resync];
 
-/// What a configuration is expected to come to.
+/// The expected result of a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
     /// Every reachable state was visited, and no promise was broken.
@@ -50,7 +52,7 @@ pub enum Expected {
     Breaks(Promise),
 }
 
-/// Something that must happen in a configuration that holds: a model in which nothing happens breaks no promise.
+/// Something that must happen in a configuration that holds, since a model in which nothing happens breaks no promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Witness {
     /// A lock is held.
@@ -72,11 +74,11 @@ pub struct Config {
     pub about: &'static str,
     /// The rules that are left out.
     pub removed: &'static [Rule],
-    /// What it is expected to come to.
+    /// The expected result.
     pub expected: Expected,
     /// What must happen besides.
     pub witness: Witness,
-    /// The promises that are looked at; all others are not made in this configuration.
+    /// The promises that are checked; the others are not made in this configuration.
     pub promises: &'static [Promise],
 
     /// The time ends here.
@@ -102,16 +104,17 @@ pub struct Config {
     pub network: Network,
     /// The largest number of broken connections.
     pub breaks: u8,
-    /// The largest number of answers lost on their own (in a network that may do anything).
+    /// The largest number of lost answers, in a network that may do anything.
     pub losses: u8,
     /// The largest number of faults.
     pub faults: u8,
     /// Which faults.
     pub kinds: &'static [Fault],
-    /// Whether a loss is noticed at once, by clients that are not modelled. The earliest begin of a quarantine is the worst.
+    /// Whether a loss is noticed at once, by clients that are not modelled. A quarantine that begins early is the worst
+    /// case.
     pub noticed_at_once: bool,
-    /// Whether an acquire writes the key in quarantine too, uncounted, as a plain vote does whose comparison fails. For a
-    /// network that may do anything, where acquires are scripts.
+    /// Whether an acquire also writes the key in quarantine, uncounted, as a plain vote does if its comparison fails.
+    /// This is for a network that may do anything, where acquires are scripts.
     pub uncounted_writes: bool,
     /// The largest number of masters on which the key is revoked.
     pub revokes: u8,
@@ -122,7 +125,7 @@ pub struct Config {
     /// Whether masters 1 and 2 are one server.
     pub alias: bool,
 
-    /// How the clients come to their tokens.
+    /// How the clients get their tokens.
     pub fencing: [Fencing; CLIENTS],
     /// By how much a counter is raised.
     pub step: u8,

@@ -20,7 +20,7 @@ fn without(rule: &'static [Rule], promise: Promise, with: Config) -> Config {
     Config { removed: rule, expected: Expected::Breaks(promise), ..with }
 }
 
-/// On demand and folded, one attempt each, in a network that may do anything.
+/// Tokens on demand or with the acquire, one attempt each, in a network that may do anything.
 const FENCED: Config = Config {
     horizon: 2,
     network: Network::Anything,
@@ -30,7 +30,8 @@ const FENCED: Config = Config {
     ..Config::BASE
 };
 const FOLDED: Config = Config { fencing: [Fencing::OnDemand, Fencing::Folded], ..FENCED };
-/// One loss of counters; they follow a clock by four per tick; longer quarantine than leases, A's own clock three ticks ahead.
+/// One loss of counters, which follow a clock by four per tick. The quarantine is longer than leases, and A's own clock
+/// is three ticks ahead.
 const FENCED_LOSS: Config = Config {
     faults: 1,
     kinds: &[Fault::Flush],
@@ -46,7 +47,7 @@ const FENCED_LOSS: Config = Config {
 };
 /// One thread of A hands its lease to others; steps of two.
 const HANDED: Config = Config { hand_overs: 2, step: 2, horizon: 1, ..FOLDED };
-/// Master 3 lost its memory before; A's connection does not know it yet, so its key there is written and not counted.
+/// Master 3 lost its memory before. A's connection does not know that yet, so its key there is written and not counted.
 const ADOPTED: Config = Config {
     quarantined: true,
     extensions: [1, 0],
@@ -63,7 +64,12 @@ const ONE_FLUSH: Config = Config { faults: 1, kinds: &[Fault::Flush], promises: 
 fn whole() -> Vec<Config> {
     vec![
         Config { name: "lock", about: "acquire and release", horizon: 4, ..Config::BASE },
-        Config { name: "lock-break", about: "a connection breaks, its socket straggles", breaks: 1, ..Config::BASE },
+        Config {
+            name: "lock-break",
+            about: "a connection breaks, its commands arrive late",
+            breaks: 1,
+            ..Config::BASE
+        },
         Config { name: "lock-loss", about: "a master loses its memory, in four ways", releases: false, ..ONE_LOSS },
         Config {
             name: "cold-losses",
@@ -99,24 +105,24 @@ fn whole() -> Vec<Config> {
             ..ADOPTED
         },
         Config { name: "fence", about: "tokens on demand", ..FENCED },
-        Config { name: "fence-folded", about: "A on demand, B takes its token along", ..FOLDED },
+        Config { name: "fence-folded", about: "A asks for its token, B gets it with the acquire", ..FOLDED },
         Config {
             name: "fence-lossy",
-            about: "both take their tokens along, two answers are lost",
+            about: "both get tokens with the acquire, two answers are lost",
             fencing: [Fencing::Folded; 2],
             losses: 2,
             ..FENCED
         },
         Config {
             name: "fence-loss",
-            about: "counters lost, A's clock three ticks ahead; A takes its token along, B asks",
+            about: "counters lost, A's clock three ticks ahead; A's token comes with the acquire, B asks",
             fencing: [Fencing::Folded, Fencing::OnDemand],
             earliest: [0, 2],
             ..FENCED_LOSS
         },
         Config {
             name: "fence-loss-folded",
-            about: "the same, both take their tokens along",
+            about: "the same, both tokens come with the acquire",
             fencing: [Fencing::Folded; 2],
             ..FENCED_LOSS
         },
@@ -139,7 +145,7 @@ fn whole() -> Vec<Config> {
         },
         Config {
             name: "tidy",
-            about: "nothing stays behind a release",
+            about: "no key stays after a release",
             promises: &[Promise::Exclusion, Promise::Tidiness],
             attempts: [2, 1],
             horizon: 1,
@@ -220,7 +226,7 @@ fn leases() -> Vec<Config> {
         ),
         without(&[Rule::UndoOnlyWhenOver], Exclusion, Config { name: "early-undo", ..ADOPTED }),
         without(&[Rule::ExtendBeforeDeadline], Continuity, Config { name: "late-extension", ..EXTENDED }),
-        // Without re-creation: a straggler of the acquire writes the key again, and the extension finds it.
+        // No re-creation: a late command of the acquire writes the key again, and the extension finds it.
         without(
             &[Rule::ExtendBeforeDeadline],
             Continuity,

@@ -1,7 +1,8 @@
 //! The protocol as a model, exhausted: `verify models`.
 //!
 //! [`rules`] says what the protocol demands, [`state`] what there is, [`client`] and [`server`] what the two sides do,
-//! [`actions`] what can happen, [`configs`] what is left out and how far things may go. `docs/VERIFICATION.md` has the results.
+//! [`actions`] what can happen, [`configs`] what is left out and how far things may go. `docs/VERIFICATION.md` has the
+//! results.
 #![allow(clippy::disallowed_methods, reason = "a program of its own, which measures itself")]
 
 pub mod actions;
@@ -17,27 +18,27 @@ pub mod trace;
 use crate::Verdict;
 use config::{Config, Expected};
 use model::{HELD, Protocol, WITNESS};
+use parking_lot::Mutex;
 use rules::Promise;
 use rustix::time::{ClockId, clock_gettime};
 use stateright::{Checker, HasDiscoveries, Model};
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// The options of `verify models`.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Options {
-    /// Only this configuration; may be given more than once
+    /// Check only this configuration; may be given more than once
     #[arg(long, value_name = "NAME")]
     pub config: Vec<String>,
-    /// Lists the configurations and what they show
+    /// List the configurations and what they show
     #[arg(long)]
     pub list: bool,
-    /// Prints the shortest way to each broken promise
+    /// Print the shortest way to each broken promise
     #[arg(long)]
     pub traces: bool,
-    /// How many configurations are checked at a time
+    /// How many configurations to check at the same time
     #[arg(long, default_value_t = 2)]
     pub jobs: usize,
 }
@@ -63,7 +64,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// Whether this is what the configuration is expected to come to.
+    /// Whether this is the expected result.
     pub fn is_expected(&self, config: &Config) -> bool {
         match config.expected {
             Expected::Holds => self.broken.is_none() && self.exhausted && self.alive,
@@ -75,7 +76,7 @@ impl Found {
         match &self.broken {
             Some((promise, steps)) => format!("{} broken in {} steps", promise.name(), steps.len()),
             None if !self.exhausted => "not exhausted".into(),
-            None if !self.alive => "nothing happens in it".into(),
+            None if !self.alive => "nothing happened in it".into(),
             None => "holds".into(),
         }
     }
@@ -97,7 +98,7 @@ pub fn check(config: &Config) -> Found {
         exhausted: broken.is_none() && checker.is_done() && checker.state_count() < LIMIT,
         broken,
         states: checker.unique_state_count(),
-        // The checker counts states on the way, the first included.
+        // The checker counts the states on the way, including the first.
         depth: checker.max_depth() - 1,
         took: begun.elapsed(),
     }
@@ -137,7 +138,8 @@ fn cpu() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// Checks the chosen configurations, `jobs` at a time, and prints each in its turn; how many were not as expected.
+/// Checks the chosen configurations, `jobs` at a time, and prints them in their order. Returns how many were not as
+/// expected, and the number of states.
 fn check_all(chosen: &[Config], options: &Options) -> (usize, usize) {
     let next = AtomicUsize::new(0);
     let waiting = Mutex::new((0, BTreeMap::new()));
@@ -146,16 +148,16 @@ fn check_all(chosen: &[Config], options: &Options) -> (usize, usize) {
         while let Some(config) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
             let place = chosen.iter().position(|c| c.name == config.name).unwrap_or_default();
             let found = check(config);
-            if let Ok(mut tally) = tally.lock() {
-                tally.0 += usize::from(!found.is_expected(config));
-                tally.1 += found.states;
+            {
+                let (unexpected, states) = &mut *tally.lock();
+                *unexpected += usize::from(!found.is_expected(config));
+                *states += found.states;
             }
-            let Ok(mut guard) = waiting.lock() else { return };
-            let (turn, ready) = &mut *guard;
+            let (next, ready) = &mut *waiting.lock();
             ready.insert(place, found);
-            while let Some(found) = ready.remove(turn) {
-                print(&chosen[*turn], &found, options.traces);
-                *turn += 1;
+            while let Some(found) = ready.remove(next) {
+                print(&chosen[*next], &found, options.traces);
+                *next += 1;
             }
         }
     };
@@ -164,7 +166,7 @@ fn check_all(chosen: &[Config], options: &Options) -> (usize, usize) {
             scope.spawn(work);
         });
     });
-    tally.into_inner().unwrap_or((chosen.len(), 0))
+    tally.into_inner()
 }
 
 /// Runs it.
@@ -192,7 +194,8 @@ pub fn run(options: &Options) -> Verdict {
         ));
     }
     Verdict::held(format!(
-        "{whole} configurations of the whole protocol exhausted, {} with a rule left out refuted; {states} states, {times}",
+        "{whole} configurations of the whole protocol exhausted, {} with a rule left out refuted; {states} states, \
+         {times}",
         chosen.len() - whole,
     ))
 }

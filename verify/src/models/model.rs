@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct Protocol {
     /// The configuration.
     pub config: Config,
-    /// Whether a broken promise was found. The checker goes on for a while and would keep the last one; the first has the
-    /// shortest trace.
+    /// Whether a broken promise was found. The checker goes on for a while and would keep the last one, but the first
+    /// one has the shortest trace.
     found: AtomicBool,
 }
 
@@ -42,8 +42,8 @@ impl Protocol {
     }
 }
 
-/// The masters sorted: the same for all states that differ in the names of the masters only. Two names of one server are
-/// not alike.
+/// Sorts the masters, so that states that differ only in the names of the masters are one state. Two names of one
+/// server are not interchangeable.
 pub fn sorted(config: &Config, mut state: State) -> State {
     if !config.alias {
         state.masters.sort_unstable();
@@ -57,7 +57,8 @@ pub fn first(config: &Config) -> State {
     let link = Link { cached: config.cached.into(), ..Link::default() };
     let mut masters = [Master { server, links: [link; 2] }; MASTERS];
     if config.quarantined {
-        // It lost its memory before, and a third client has begun a generation since; A's connection has the old one.
+        // It lost its memory before, and a third client has begun a new generation. A's connection has cached the old
+        // one.
         let Master { server, links } = &mut masters[2];
         (server.generation, server.generations, server.ready) = (2, 2, 1);
         links[1].cached = 0;

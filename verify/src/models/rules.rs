@@ -2,16 +2,18 @@
 
 /// A rule. Each docstring says what it demands and which step of the proof needs it.
 ///
-/// The proof in short. *Vote lemma*: if A counts a vote of a master and the same master votes later for B, then A no longer
-/// relies on its vote, because A's key can have gone by (i) its expiry, (ii) A's own release, (iii) a loss of the master's
-/// memory, and each of the three means that A's deadline is over or A has given up. *Exclusion*: two quorums share a
-/// master; whoever was voted for first there no longer relies on it. *Continuity*: an extension is complete before the old
-/// deadline, so nobody else was granted in between.
+/// The proof in short. *Vote lemma*: if A counts a vote of a master and the same master later votes for B, then A no
+/// longer relies on that vote. For A's key can only have ended by (i) its expiry, (ii) A's own release, or (iii) a loss
+/// of the master's memory, and each of the three implies that A's deadline is over or that A has given up. *Exclusion*:
+/// two quorums share a master, and the client for which this master voted first no longer relies on its vote.
+/// *Continuity*: an extension is complete before the old deadline, so the lock was granted to no other client in
+/// between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
     /// Every attempt has a value of its own (lemma, ii: no release of another attempt deletes the key).
     TokenPerAttempt,
-    /// The deadline counts from before the first byte was sent, not from the last answer (lemma, i: the key lives longer).
+    /// The deadline counts from before the first byte was sent, not from the last answer (lemma, i: so the key lives
+    /// longer).
     DeadlineFromStart,
     /// A master that lost its memory casts no votes for a while (lemma, iii).
     Quarantine,
@@ -19,13 +21,14 @@ pub enum Rule {
     QuarantineLength,
     /// In quarantine a renewal is not counted either, whether or not it writes (lemma, iii, for extensions).
     NoCountInQuarantine,
-    /// The quorum is `floor((N + f) / 2) + 1`: two quorums share a master that did not forget without a trace (exclusion).
+    /// The quorum is `floor((N + f) / 2) + 1`: two quorums share a master that did not forget without a trace
+    /// (exclusion).
     FaultMargin,
     /// The value on master `i` carries `i`: one server behind two names casts one vote (exclusion counts servers).
     IndexInValue,
-    /// The plain vote reads the generation at all (lemma, iii, for plain votes).
+    /// The plain vote reads the generation (lemma, iii, for plain votes).
     ReadGeneration,
-    /// It reads the generation behind the write, so that an equal string vouches for the time of the write.
+    /// It reads the generation after the write, so that an equal string proves that it was in force at the write.
     ReadBehindWrite,
     /// It compares with what *this connection* saw: a new connection inherits no cached generation.
     CachePerConnection,
@@ -35,24 +38,26 @@ pub enum Rule {
     Nonce,
     /// A key whose vote was not counted is undone only when its attempt is over: an extension may have adopted it.
     UndoOnlyWhenOver,
-    /// The release goes down the connection of the attempt, behind its commands. Without it nothing unsafe happens, but
-    /// keys stay behind.
+    /// The release is sent on the connection of the attempt, after its commands. Without this rule nothing unsafe
+    /// happens, but keys are left.
     ReleaseOnSameConnection,
     /// An extension is complete before the old deadline (continuity).
     ExtendBeforeDeadline,
-    /// An extension writes an absent key again only where the quarantine is in force (continuity: elsewhere nobody vouches
-    /// for the time in which the key was gone).
+    /// An extension writes an absent key again only where the quarantine is in force (continuity: elsewhere the lock
+    /// may have been granted to another client while the key was absent).
     RecreateUnderQuarantine,
-    /// No script shortens a key's life: a straggling shorter extension leaves what a longer one was granted (lemma, i).
+    /// No script shortens the ttl of a key: a shorter extension that arrives late changes nothing after a longer one
+    /// (lemma, i).
     NeverShorten,
-    /// Revoking keeps the key's life: nobody else is granted before the holder's deadline (lemma, ii).
+    /// Revoking keeps the ttl of the key: no other client is granted the lock before the holder's deadline (lemma, ii).
     RevokeKeepsLife,
-    /// The fencing scripts raise the counter only while our value is there. An acquire that takes its token along reads
-    /// counters before it is granted, so the former holder's late raise would go unseen.
+    /// The fencing scripts raise the counter only while our value is there. An acquire that also asks for a token reads
+    /// the counters before it is granted, so it would not see a late raise by the former holder.
     FenceOwnValue,
-    /// The fencing scripts check the generation as a vote does: counters after a loss start again.
+    /// The fencing scripts check the generation as a vote does, because counters start again after a loss.
     FenceGeneration,
-    /// The last answer that a token needs is in before the deadline: afterwards the next holder has asked already.
+    /// The last answer that a token needs arrives before the deadline: after it, the next holder may have asked
+    /// already.
     FenceDeadline,
     /// The token is the `r`-th largest counter, `r = q + v - N - f`, and a quorum holds it before it is used.
     FenceRank,
@@ -68,7 +73,7 @@ pub enum Rule {
     HandOverBeforeRelease,
     /// A lease is handed over fewer times than there are numbers between two tokens.
     HandOverWithinStep,
-    /// A guard is not given up while its question for a token is under way.
+    /// A guard does not hand over its lease while its question for a token is under way.
     HandOverAfterQuestion,
 }
 
@@ -120,7 +125,7 @@ pub enum Promise {
     Servers,
     /// A lease that is handed over is held, and was renewed last time.
     HandOver,
-    /// Behind an executed release no key of that attempt stays.
+    /// After an executed release no key of that attempt is left.
     Tidiness,
 }
 

@@ -1,15 +1,16 @@
-//! What a server does with a command, and what the client makes of the answer: `src/scripts/*.lua` and the plain vote.
+//! What a server does with a command, and what the client learns from the answer: `src/scripts/*.lua` and the plain
+//! vote.
 
 use super::config::Config;
 use super::rules::Rule;
 use super::state::{Client, Command, Kind, Link, Phase, Question, Server, State, Value};
 
-/// What came of a command, for the traces.
+/// The outcome of a command, for the traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The key was written.
     Written,
-    /// A vote that counts, if somebody waits for it.
+    /// A vote that counts, if a round waits for it.
     Vote,
     /// The key is another's.
     Taken,
@@ -47,7 +48,7 @@ pub fn value(config: &Config, c: usize, attempt: u8, n: usize) -> Value {
     Value { owner: c as u8, attempt, index }
 }
 
-/// Executes `command` of client `c` on master `n`; `answered` tells whether the answer arrives.
+/// Executes `command` of client `c` on master `n`; `answered` says whether the answer arrives.
 pub fn execute(config: &Config, state: &mut State, c: usize, n: usize, command: Command, answered: bool) -> Outcome {
     let now = state.now;
     let ours = value(config, c, command.attempt, n);
@@ -80,8 +81,8 @@ pub fn execute(config: &Config, state: &mut State, c: usize, n: usize, command: 
     outcome
 }
 
-/// Whether this script's answer counts (`generation.lua`): the generation is one of this process, and settled. Otherwise a
-/// generation is begun, and its quarantine.
+/// Whether this script's answer counts (`generation.lua`): the generation belongs to this server process and is
+/// settled. If there is no such generation, one is begun, with its quarantine.
 fn may_vote(config: &Config, server: &mut Server, now: u8) -> bool {
     if config.quarantine == 0 {
         return true;
@@ -93,8 +94,8 @@ fn may_vote(config: &Config, server: &mut Server, now: u8) -> bool {
     now >= server.ready
 }
 
-/// Begins a generation. Without the nonce the worst is assumed: that the master's clock was set back just so that the new
-/// string is the old one.
+/// Begins a generation. Without the nonce this assumes the worst: the master's clock was set back so that the new
+/// string equals the old one.
 pub fn begin_generation(config: &Config, server: &mut Server, now: u8) {
     if config.keeps(Rule::Nonce) {
         server.generations += 1;
@@ -123,12 +124,12 @@ fn set(config: &Config, server: &mut Server, ours: Value, now: u8) -> Outcome {
 
 /// `MGET generation key`.
 fn read(server: &Server, ours: Value, expected: u8, config: &Config) -> Outcome {
-    // Read before the write, the key cannot be ours yet.
+    // If it is read before the write, the key cannot be ours yet.
     let key_is_ours = server.key == Some(ours) || !config.keeps(Rule::ReadBehindWrite);
     if server.generation == expected && key_is_ours { Outcome::Same } else { Outcome::Stale }
 }
 
-/// `acquire.lua`. Our own value is a refusal too, as in the script.
+/// `acquire.lua`. If the key has our own value, that is a refusal too, as in the script.
 fn acquire(config: &Config, server: &mut Server, ours: Value, now: u8, asked: u8) -> Outcome {
     if !may_vote(config, server, now) {
         if config.uncounted_writes && asked == 0 && server.key.is_none() {
@@ -176,7 +177,7 @@ fn raise_if_ours(config: &Config, server: &mut Server, ours: Value, now: u8, rai
     Outcome::Counter(server.counter)
 }
 
-/// What a client whose clock is `ahead` ticks ahead says when it asks for a token: nothing, or its clock.
+/// What a client, whose clock is `ahead` ticks ahead, sends with its question for a token: its clock, or 1.
 pub fn asked(config: &Config, now: u8, ahead: u8) -> u8 {
     if config.keeps(Rule::FenceOwnClock) { 1 } else { (now + ahead) * config.clock + 1 }
 }
@@ -187,8 +188,8 @@ fn clock(config: &Config, now: u8, asked: u8) -> u8 {
     if config.keeps(Rule::FenceOwnClock) { now * clock + 1 } else { asked }
 }
 
-/// What becomes of the generation that the connection has cached: a script's yes or no tells a settled one, a failed
-/// comparison drops it. Nothing is cached where nobody will compare.
+/// Updates the generation that the connection has cached: a script's answer names a settled one, a failed comparison
+/// drops it. Nothing is cached where nothing will be compared.
 fn learn(config: &Config, link: &mut Link, server: &Server, now: u8, command: Command, outcome: Outcome) {
     let checks = !matches!(command.kind, Kind::None | Kind::Set | Kind::Read | Kind::Release);
     if command.kind == Kind::Read && outcome == Outcome::Stale {

@@ -1,7 +1,7 @@
-//! What there is: masters with their keys and generations, clients with their leases, commands under way.
+//! The state: masters with their keys and generations, clients with their leases, commands under way.
 //!
-//! Everything about a master, also what each client knows of it and has sent to it, stands in one column. So the symmetry
-//! of the masters is removed by sorting three columns.
+//! Everything about a master stands in one column, including what each client knows of it and has sent to it. So
+//! sorting the three columns removes the symmetry of the masters.
 
 use super::rules::Promise;
 use std::hash::{Hash, Hasher};
@@ -28,7 +28,7 @@ pub struct State {
     pub clients: [Client; CLIENTS],
     /// What the adversary has used up.
     pub spent: Spent,
-    /// What a witness of everything has noted.
+    /// What has happened so far, as far as the promises need it.
     pub history: History,
 }
 
@@ -76,7 +76,8 @@ pub struct Value {
 pub struct Link {
     /// Commands on the connection.
     pub queue: Queue,
-    /// Commands in the sockets of former connections: executed some time, or never; nobody reads the answers.
+    /// Commands in the sockets of former connections. They are executed at some time or never, and the answers are
+    /// lost.
     pub stragglers: Queue,
     /// The settled generation cached by this connection; 0 is none.
     pub cached: u8,
@@ -102,7 +103,7 @@ pub enum Phase {
     Idle,
     /// It has asked for the lock.
     Acquiring,
-    /// It has the votes, and writes back the token that it took along.
+    /// It has the votes, and writes back the token that came with the acquire.
     Settling,
     /// It has a guard; held until the deadline.
     Holding,
@@ -160,7 +161,7 @@ pub struct Client {
     pub shift: u8,
     /// How often the lease was handed over.
     pub hand_overs: u8,
-    /// Whether two guards think that they have the lease (only without [`super::rules::Rule::HandOverMarksFirst`]).
+    /// Whether two guards believe that they have the lease (only without [`super::rules::Rule::HandOverMarksFirst`]).
     pub two_guards: bool,
     /// Whether the release was queued and the lease kept (only without [`super::rules::Rule::HandOverBeforeRelease`]).
     pub releasing: bool,
@@ -179,7 +180,7 @@ pub struct Spent {
     pub revokes: u8,
 }
 
-/// What a witness has noted.
+/// What has happened so far, as far as the promises need it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct History {
     /// The number of holds so far.
@@ -270,7 +271,7 @@ impl Queue {
         self.commands[..self.len()].iter().copied()
     }
 
-    /// Appends a command. A configuration whose bounds do not fit panics here; none is cut short in silence.
+    /// Appends a command. Panics if the bounds of the configuration are too large for the queue.
     pub fn push(&mut self, command: Command) {
         assert!(self.len() < QUEUE, "the bounds of this configuration need longer queues");
         self.commands[self.len()] = command;

@@ -1,4 +1,4 @@
-//! A way to a broken promise, in words.
+//! The steps that lead to a broken promise, in words.
 
 use super::actions::{self, Action};
 use super::config::{Config, Fault};
@@ -6,7 +6,7 @@ use super::model::first;
 use super::server::Outcome;
 use super::state::{Command, Kind, MASTERS, Phase, Question, State};
 
-/// The steps in words. The checker knows the masters sorted, anew in each state; here they keep their names.
+/// The steps in words. The checker sorts the masters in each state; here they keep their names.
 pub fn words(config: &Config, steps: &[Action]) -> Vec<String> {
     let mut state = first(config);
     let mut names: Vec<usize> = (1..=MASTERS).collect();
@@ -66,7 +66,7 @@ fn line(step: Action, before: &State, after: &State, outcome: Option<Outcome>, n
         }
         Action::Straggle(c, n) => {
             let command_ = before.masters[n].links[c].stragglers.iter().next().unwrap_or_default();
-            command(who(c), names[n], command_, " from a former socket", outcome)
+            command(who(c), names[n], command_, " from a former connection", outcome)
         }
         Action::Break(c, n) => format!("the connection of {} to {} breaks", who(c), names[n]),
         Action::Fault(n, fault) => format!("{} {}", names[n], suffered(fault)),
@@ -84,7 +84,7 @@ fn suffered(fault: Fault) -> &'static str {
         Fault::RestartEmpty => "restarts empty",
         Fault::RestartOld => "restarts from an old copy",
         Fault::Resync => "takes over another server's data",
-        Fault::Forget => "forgets the key without a trace",
+        Fault::Forget => "loses the key without a trace",
     }
 }
 
@@ -102,7 +102,7 @@ fn command(who: &str, master: usize, command: Command, how: &str, outcome: Optio
     let what = match outcome {
         Some(Outcome::Written) => "written".into(),
         Some(Outcome::Vote) => "yes".into(),
-        Some(Outcome::Taken) => "no, another's".into(),
+        Some(Outcome::Taken) => "no, held by another".into(),
         Some(Outcome::Absent) => "no, absent".into(),
         Some(Outcome::Quarantined) => "no, in quarantine".into(),
         Some(Outcome::Stale) => "another generation or value".into(),

@@ -2,10 +2,11 @@
 
 use super::clock::{Clock, Shim};
 use super::command;
-use super::crew::{Crew, Keeper, Launch};
+use super::crew::{Crew, Launch};
 use super::dice::Dice;
 use super::faults::Ground;
 use super::history::Kind;
+use super::keeper::Keeper;
 use super::proxy::Proxy;
 use super::register::Registers;
 use super::worker;
@@ -24,9 +25,10 @@ pub const WORKERS: usize = 6;
 pub const COMMANDS: usize = 2;
 /// The ttl of the workers' leases.
 pub const TTL: Duration = Duration::from_millis(1000);
-/// The ttl of the commands' leases: the command line wants twice the time that ending a command takes.
+/// The ttl of the commands' leases: the command line needs twice the time that ending a command takes.
 pub const COMMAND_TTL: Duration = Duration::from_millis(2500);
-/// The longest lease of the deployment, and so the length of a quarantine: short, so that quarantines end within a run.
+/// The longest lease of the deployment, and so the length of a quarantine. It is short, so that quarantines end within
+/// a run.
 pub const MAX_LEASE: Duration = Duration::from_millis(3000);
 const KILL_AFTER: Duration = Duration::from_millis(200);
 
@@ -39,9 +41,9 @@ pub struct Setup {
     pub margin: usize,
     /// The seed.
     pub seed: u64,
-    /// The command line program, if it can be had.
+    /// The command line program, if there are commands.
     pub redleash: Option<PathBuf>,
-    /// Without the quarantine, to see that the checks notice.
+    /// Whether the quarantine is switched off, which the checks must notice.
     pub no_quarantine: bool,
 }
 
@@ -68,7 +70,7 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// Starts and settles the masters.
+    /// Starts the masters and settles them.
     ///
     /// # Errors
     ///
@@ -86,14 +88,14 @@ impl Arena {
         let proxies: Vec<Proxy> = servers.iter().map(|server| Proxy::start(server.port())).collect::<Result<_, _>>()?;
         let arena = Arena { setup: setup.clone(), servers, proxies, clock, registers: Registers::start()? };
         if !setup.no_quarantine {
-            let client = worker::client(&arena.worker_options(0), &arena.nodes())?;
+            let client = worker::client(&arena.worker_options(0), &arena.urls())?;
             client.init()?;
             client.close(Duration::from_secs(1));
         }
         Ok(arena)
     }
 
-    /// What the schedule must know.
+    /// What the schedule needs to know.
     pub fn ground(&self) -> Ground {
         Ground {
             masters: self.setup.masters,
@@ -112,18 +114,18 @@ impl Arena {
     /// If this program does not know where it is.
     pub fn crew(&self, keeper: &Arc<Keeper>) -> Result<Crew, Box<dyn Error>> {
         let me = std::env::current_exe()?;
-        let nodes = self.nodes().join(",");
+        let urls = self.urls().join(",");
         let mut dice = Dice::new(self.setup.seed ^ 0x6372_6577);
         let mut rows: Vec<(Kind, Launch)> = Vec::new();
         for _ in 0..WORKERS {
-            let (seed, me, nodes) = (dice.bits(), me.clone(), nodes.clone());
+            let (seed, me, urls) = (dice.bits(), me.clone(), urls.clone());
             let options = self.worker_options(seed);
-            rows.push((Kind::Library, Box::new(move |life| library(&me, &nodes, &options, seed ^ life))));
+            rows.push((Kind::Library, Box::new(move |life| library(&me, &urls, &options, seed ^ life))));
         }
         let commands = if self.setup.no_quarantine { 0 } else { COMMANDS };
         if let Some(redleash) = &self.setup.redleash {
             for _ in 0..commands {
-                let (redleash, me, nodes) = (redleash.clone(), me.clone(), nodes.clone());
+                let (redleash, me, urls) = (redleash.clone(), me.clone(), urls.clone());
                 let (registers, margin, seed) = (self.registers.port(), self.setup.margin, dice.bits());
                 rows.push((
                     Kind::Command,
@@ -131,7 +133,7 @@ impl Arena {
                         let mut dice = Dice::new(seed ^ life);
                         let name = dice.range(0, LOCKS as u64 - 1) as usize;
                         let options = command::Options { registers, name, seed: dice.bits() };
-                        run(&redleash, &me, &nodes, margin, &options)
+                        run(&redleash, &me, &urls, margin, &options)
                     }),
                 ));
             }
@@ -151,11 +153,11 @@ impl Arena {
         }
     }
 
-    fn nodes(&self) -> Vec<String> {
+    fn urls(&self) -> Vec<String> {
         self.proxies.iter().map(Proxy::url).collect()
     }
 
-    /// The lock keys that are there, on each master; `None` for one that does not answer.
+    /// The number of lock keys on each master; `None` for one that does not answer.
     pub fn keys(&self) -> Vec<Option<usize>> {
         let count = |server: &Server| match server.command(&["KEYS", "rl:[LR]:*"]) {
             Ok(Reply::Array(keys)) => Some(keys.len()),
@@ -165,7 +167,7 @@ impl Arena {
     }
 }
 
-fn library(me: &PathBuf, nodes: &str, options: &worker::Options, seed: u64) -> Command {
+fn library(me: &PathBuf, urls: &str, options: &worker::Options, seed: u64) -> Command {
     let mut command = Command::new(me);
     let numbers = [
         ("--registers", u64::from(options.registers)),
@@ -175,7 +177,7 @@ fn library(me: &PathBuf, nodes: &str, options: &worker::Options, seed: u64) -> C
         ("--margin", options.margin as u64),
         ("--seed", seed),
     ];
-    command.arg("nemesis-worker").env("REDLEASH_NODES", nodes);
+    command.arg("nemesis-worker").env("REDLEASH_NODES", urls);
     for (name, value) in numbers {
         command.arg(name).arg(value.to_string());
     }
@@ -185,7 +187,7 @@ fn library(me: &PathBuf, nodes: &str, options: &worker::Options, seed: u64) -> C
     command
 }
 
-fn run(redleash: &PathBuf, me: &PathBuf, nodes: &str, margin: usize, options: &command::Options) -> Command {
+fn run(redleash: &PathBuf, me: &PathBuf, urls: &str, margin: usize, options: &command::Options) -> Command {
     let ms = |d: Duration| format!("{}ms", d.as_millis());
     let mut command = Command::new(redleash);
     command
@@ -197,7 +199,7 @@ fn run(redleash: &PathBuf, me: &PathBuf, nodes: &str, margin: usize, options: &c
         .args(["--registers", &options.registers.to_string()])
         .args(["--name", &options.name.to_string()])
         .args(["--seed", &options.seed.to_string()])
-        .env("REDLEASH_NODES", nodes)
+        .env("REDLEASH_NODES", urls)
         .env("REDLEASH_MAX_LEASE", ms(MAX_LEASE))
         .env("REDLEASH_FAULT_MARGIN", margin.to_string())
         .stderr(Stdio::null());

@@ -12,11 +12,11 @@ use std::time::Duration;
 /// What happened in one arena.
 #[derive(Clone, Debug)]
 pub struct History {
-    /// What it was made of.
+    /// The deployment and its workers.
     pub setup: Setup,
     /// The first and the last moment.
     pub span: (u64, u64),
-    /// When everything had been put right.
+    /// When all faults were over.
     pub healed: u64,
     /// All holds.
     pub holds: Vec<Hold>,
@@ -24,31 +24,32 @@ pub struct History {
     pub rows: Vec<Kind>,
     /// The faults that took place.
     pub faults: Vec<Injected>,
-    /// The kinds of faults that had to.
+    /// The kinds of faults that had to take place.
     pub wanted: Vec<Fault>,
     /// What the registers hold.
     pub accounts: Accounts,
-    /// Calls that waited in vain.
+    /// Calls that waited and were not granted.
     pub busy: u64,
-    /// The library's errors, releases and the exit codes of `redleash run`, each with its number.
-    pub said: BTreeMap<String, u64>,
-    /// How long it took until no lock was left on any master; `None` if some were when the time was over.
+    /// How often each error of the library, result of a release and exit code of `redleash run` was reported.
+    pub reported: BTreeMap<String, u64>,
+    /// How long it took until no lock was left on any master; `None` if the time was over before.
     pub cleared: Option<Duration>,
     /// Faults of the harness.
     pub failures: Vec<String>,
 }
 
-/// Awake for so many ticks of its metronome beyond its deadline without being told: that is late, whatever the machine does.
-const LATE: u64 = 25;
-/// Fewer acquisitions per second are no test.
+/// A worker that was awake for so many ticks beyond its deadline before the loss was announced: that is late, however
+/// busy the machine is.
+const LATE_TICKS: u64 = 25;
+/// With fewer acquisitions per second the run proves nothing.
 const LEAST_PER_SECOND: f64 = 2.0;
 
 /// Two holders at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overlap {
-    /// The one who had it.
+    /// The hold that began first.
     pub first: Hold,
-    /// The one who got it.
+    /// The hold that began during it.
     pub second: Hold,
     /// For how long.
     pub by: Duration,
@@ -76,7 +77,7 @@ pub fn overlaps(holds: &[Hold]) -> Vec<Overlap> {
 pub fn falling_tokens(holds: &[Hold]) -> Vec<(Hold, Hold)> {
     let mut found = Vec::new();
     for holds in by_name(holds).values() {
-        // One that was not valid when it was seen may have been granted long before.
+        // A hold that was no longer valid when it was reported may have been granted long before.
         let seen = holds.iter().filter(|hold| hold.kind == Kind::Command || hold.until > hold.from);
         let mut highest: Option<&Hold> = None;
         for hold in seen.filter(|hold| hold.token.is_some()) {
@@ -104,7 +105,7 @@ fn by_name(holds: &[Hold]) -> BTreeMap<usize, Vec<&Hold>> {
 pub struct Toll {
     /// How often.
     pub times: u64,
-    /// From its end to the next grant, in the middle and at most.
+    /// The time from its end to the next grant: median and maximum.
     pub recovery: (Duration, Duration),
 }
 
@@ -136,15 +137,21 @@ impl History {
         losses
     }
 
-    /// Everything that must not be, in words.
+    /// Everything that must not happen, in words.
     pub fn violations(&self) -> Vec<String> {
         let mut found: Vec<String> = self.failures.iter().map(|failure| format!("harness: {failure}")).collect();
         let ms = |at: u64| (at.saturating_sub(self.span.0)) as f64 / 1e6;
+        let holder = |hold: &Hold| {
+            let (row, from, to) = (hold.worker, ms(hold.from), ms(hold.end()));
+            format!("row {row} from {from:.1} to {to:.1} ms (token {:?})", hold.token)
+        };
         for Overlap { first, second, by } in overlaps(&self.holds) {
             found.push(format!(
-                "two holders of n{} for {:.1} ms: row {} from {:.1} to {:.1} ms (token {:?}), row {} from {:.1} to {:.1} ms (token {:?})",
-                first.name, by.as_secs_f64() * 1e3, first.worker, ms(first.from), ms(first.end()), first.token,
-                second.worker, ms(second.from), ms(second.end()), second.token
+                "two holders of n{} for {:.1} ms: {}, {}",
+                first.name,
+                by.as_secs_f64() * 1e3,
+                holder(&first),
+                holder(&second)
             ));
         }
         for (first, second) in falling_tokens(&self.holds) {
@@ -159,11 +166,11 @@ impl History {
                 second.worker
             ));
         }
-        for hold in self.holds.iter().filter(|hold| hold.late >= LATE) {
+        for hold in self.holds.iter().filter(|hold| hold.late >= LATE_TICKS) {
             let late = TICK * hold.late as u32;
-            let told = if hold.lost.is_some() { "told" } else { "not told" };
+            let announced = if hold.lost.is_some() { "announced only" } else { "never announced" };
             found.push(format!(
-                "row {} was {told} of a loss when it had been awake for {late:?} after its deadline at {:.1} ms",
+                "a loss was {announced} to row {}, which had been awake for {late:?} after its deadline at {:.1} ms",
                 hold.worker,
                 ms(hold.until)
             ));
@@ -177,16 +184,16 @@ impl History {
             }
             if free.late_writes[1] > 0 {
                 let writes = free.late_writes[1];
-                found.push(format!("commands wrote {writes} times to n{name} when a later holder had begun"));
+                found.push(format!("commands wrote {writes} times to n{name} after a later holder had begun"));
             }
         }
         match self.cleared {
             Some(_) => {}
-            None => found.push("locks are left on the masters though their time is over".into()),
+            None => found.push("locks are left on the masters although their leases have ended".into()),
         }
         for name in self.accounts.keys() {
             if !self.holds.iter().any(|hold| hold.name == *name && hold.from > self.healed) {
-                found.push(format!("nobody got n{name} after everything had been put right"));
+                found.push(format!("no worker acquired n{name} after all faults were over"));
             }
         }
         found
@@ -206,7 +213,7 @@ impl History {
         }
         let lost: u64 = self.accounts.values().map(|(_, free)| free.lost).sum();
         if lost == 0 {
-            found.push("the free registers lost nothing: the workers were not stopped at a bad moment".into());
+            found.push("the unfenced registers lost no update: no worker was stopped at a bad moment".into());
         }
         if self.holds.iter().all(|hold| hold.lost.is_none()) {
             found.push("no lease was lost".into());
@@ -233,20 +240,20 @@ mod tests {
     }
 
     #[test]
-    fn a_hold_ends_when_it_is_left_or_taken_and_at_its_deadline_at_the_latest() {
+    fn a_hold_ends_when_it_is_given_up_or_taken_away_and_at_its_deadline_at_the_latest() {
         let mut first = hold(0, 10, 50, 1);
         first.left = Some(15);
         assert!(overlaps(&[first.clone(), hold(0, 20, 30, 2)]).is_empty());
         first.left = Some(90);
         assert_eq!(overlaps(&[first.clone(), hold(0, 20, 30, 2)]).len(), 1);
-        // Told of its deadline before it comes, it may be relied on to the deadline.
+        // The loss by the deadline is announced a little early. The owner may rely on the lock until the deadline.
         first.lost = Some((15, "Expired".into()));
         assert_eq!(overlaps(&[first.clone(), hold(0, 20, 30, 2)]).len(), 1);
         first.lost = Some((15, "Taken".into()));
         assert!(overlaps(&[first, hold(0, 20, 30, 2)]).is_empty());
     }
 
-    /// Three good holds and a late write of the first holder; everything that had to happen did.
+    /// Three sound holds and a late write of the first holder. Everything that had to happen has happened.
     fn sound() -> History {
         let setup = Setup { masters: 3, margin: 0, seed: 1, redleash: None, no_quarantine: false };
         let second = 1_000_000_000;
@@ -276,7 +283,7 @@ mod tests {
             wanted: vec![Fault::Stopped],
             accounts: [(0, (fenced, free))].into(),
             busy: 0,
-            said: BTreeMap::new(),
+            reported: BTreeMap::new(),
             cleared: Some(Duration::ZERO),
             failures: Vec::new(),
         }
@@ -289,7 +296,7 @@ mod tests {
         let wrongs: [fn(&mut History); 8] = [
             |h| h.holds[0].until = 3_500_000_000,
             |h| h.holds[2].token = Some(2),
-            |h| h.holds[0].late = LATE,
+            |h| h.holds[0].late = LATE_TICKS,
             |h| h.accounts.values_mut().for_each(|(fenced, _)| fenced.lost = 1),
             |h| h.accounts.values_mut().for_each(|(_, free)| free.late_writes[1] = 1),
             |h| h.cleared = None,
@@ -319,7 +326,7 @@ mod tests {
         assert!(falling_tokens(&[hold(0, 30, 40, 7), hold(0, 10, 20, 6), hold(1, 35, 45, 2)]).is_empty());
         assert_eq!(falling_tokens(&[hold(0, 10, 20, 6), hold(0, 30, 40, 6)]).len(), 1);
         assert_eq!(falling_tokens(&[hold(0, 10, 20, 6), hold(0, 30, 40, 5), hold(0, 50, 60, 6)]).len(), 2);
-        // Seen too late to be valid: granted before the other.
+        // It was reported too late to be valid, so it was granted before the other.
         assert!(falling_tokens(&[hold(0, 10, 20, 6), hold(0, 30, 30, 5)]).is_empty());
     }
 }

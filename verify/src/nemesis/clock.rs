@@ -1,11 +1,11 @@
 //! Wall clocks that step: a preloaded shim for redis-server, compiled with `cc` when it is needed.
 
+use parking_lot::Mutex;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
 use std::time::Duration;
 
 const SOURCE: &str = include_str!("clock_shim.c");
@@ -21,7 +21,7 @@ impl Shim {
     ///
     /// # Errors
     ///
-    /// If there is no `cc`, or it does not like the source: then no clock can be stepped, and the caller says so.
+    /// If there is no `cc`, or it cannot compile the source. Then no clock can be stepped, and the caller says so.
     pub fn compile(dir: &Path) -> io::Result<Shim> {
         let (source, library) = (dir.join("clock_shim.c"), dir.join("clock_shim.so"));
         fs::write(&source, SOURCE)?;
@@ -67,10 +67,10 @@ impl Clock {
     /// # Errors
     ///
     /// If the file cannot be written.
-    pub fn step(&self, by: Duration, forth: bool) -> io::Result<()> {
-        let mut offset = self.offset_us.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    pub fn step(&self, by: Duration, forward: bool) -> io::Result<()> {
+        let mut offset = self.offset_us.lock();
         let by = i64::try_from(by.as_micros()).map_err(io::Error::other)?;
-        let next = if forth { *offset + by } else { *offset - by };
+        let next = if forward { *offset + by } else { *offset - by };
         self.file.write_all_at(&next.to_ne_bytes(), 0)?;
         *offset = next;
         Ok(())
@@ -78,6 +78,6 @@ impl Clock {
 
     /// How far the clock is ahead of the machine's, in microseconds.
     pub fn offset_us(&self) -> i64 {
-        *self.offset_us.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        *self.offset_us.lock()
     }
 }

@@ -24,12 +24,12 @@ pub struct Injected {
     pub from: u64,
     /// When it was over.
     pub to: u64,
-    /// More of it: how bytes were parted from their goal, how far the clock stepped.
+    /// Details: what became of the bytes, or how far the clock stepped.
     pub detail: String,
 }
 
-/// A cue that is older than this is no cue any more: the worker has gone on.
-const FRESH: u64 = 20_000_000;
+/// An older cue does not count, because the worker has continued since.
+const FRESH_NS: u64 = 20_000_000;
 
 /// See the module.
 pub struct Conductor<'a> {
@@ -37,7 +37,7 @@ pub struct Conductor<'a> {
     crew: &'a Crew,
     /// Faults that took place.
     pub done: Vec<Injected>,
-    /// What could not be done: a fault of the harness.
+    /// What could not be done: failures of the harness.
     pub failures: Vec<String>,
     /// The farthest ahead that the stepped clock was.
     pub ahead_us: i64,
@@ -47,14 +47,14 @@ pub struct Conductor<'a> {
 }
 
 impl<'a> Conductor<'a> {
-    /// With nothing done yet.
+    /// A conductor that has done nothing yet.
     pub fn new(arena: &'a Arena, crew: &'a Crew) -> Conductor<'a> {
         let links = vec![Vec::new(); arena.proxies.len()];
         let (done, failures, ends, waiting) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         Conductor { arena, crew, done, failures, ahead_us: 0, links, ends, waiting }
     }
 
-    /// Does all of it, and puts everything right again. What still waits for its moment at `limit` is given up.
+    /// Carries out all of it and ends every fault. A fault that still waits for its cue after `limit` is given up.
     pub fn play(&mut self, schedule: &[Planned], limit: Duration) {
         let start = Instant::now();
         let mut next = schedule.iter().peekable();
@@ -81,7 +81,7 @@ impl<'a> Conductor<'a> {
         }
     }
 
-    /// For a cue, until the next thing to do.
+    /// Waits for a cue until there is something else to do.
     fn listen(&mut self, until: Instant) {
         let left = until.saturating_duration_since(Instant::now());
         match self.crew.cues().recv_timeout(left) {
@@ -92,7 +92,7 @@ impl<'a> Conductor<'a> {
     }
 
     fn take(&mut self, cue: Cue) {
-        if now().saturating_sub(cue.at) > FRESH {
+        if now().saturating_sub(cue.at) > FRESH_NS {
             return;
         }
         let kind =
@@ -113,11 +113,11 @@ impl<'a> Conductor<'a> {
                     self.ends.push((Instant::now() + planned.lasts, self.done.len() - 1));
                 }
             }
-            // Its process has just ended: the next cue will do.
+            // Its process has just ended: the fault waits for the next cue.
             Err(error) if error.kind() == io::ErrorKind::NotFound && row.is_some() => {
                 self.waiting.push(planned.clone())
             }
-            // A master that another fault has just killed takes no command.
+            // A master that another fault has just killed executes no command.
             Err(error) if on_command(planned.fault) && self.down(&planned.masters) => drop(error),
             Err(error) => self.failures.push(format!("{}: {error}", planned.fault.name())),
         }
@@ -167,9 +167,9 @@ impl<'a> Conductor<'a> {
                 let script = "for _, k in ipairs(redis.call('KEYS', 'rl:L:*')) do redis.call('DEL', k) end return 'OK'";
                 self.order(planned, &["EVAL", script, "0"])?;
             }
-            Fault::ClockForth | Fault::ClockBack => {
+            Fault::ClockForward | Fault::ClockBack => {
                 let clock = arena.clock.as_ref().ok_or_else(|| io::Error::other("no clock to step"))?;
-                clock.step(planned.step, planned.fault == Fault::ClockForth)?;
+                clock.step(planned.step, planned.fault == Fault::ClockForward)?;
                 self.ahead_us = self.ahead_us.max(clock.offset_us());
                 detail = format!("by {} ms", planned.step.as_millis());
             }
@@ -184,13 +184,13 @@ impl<'a> Conductor<'a> {
         Ok((None, detail))
     }
 
-    /// The rows of the library that no fault has stopped, from a random one on.
+    /// The rows that use the library and that no fault has stopped, starting from a random one.
     fn any(&self, draw: u64) -> Vec<usize> {
         let kinds = self.crew.kinds();
         let stopped = |row| self.ends.iter().any(|(_, id)| self.done[*id].row == Some(row));
         let mut rows: Vec<usize> = (0..kinds.len()).filter(|i| kinds[*i] == Kind::Library && !stopped(*i)).collect();
-        let turn = (draw % rows.len().max(1) as u64) as usize;
-        rows.rotate_left(turn);
+        let first = (draw % rows.len().max(1) as u64) as usize;
+        rows.rotate_left(first);
         rows
     }
 
@@ -215,10 +215,10 @@ impl<'a> Conductor<'a> {
             Fault::Stopped => each(&|server| server.resume()),
             Fault::Full => each(&|server| match server.command(&["CONFIG", "SET", "maxmemory", "0"]) {
                 Err(error) if server.is_alive() => Err(error),
-                _ => Ok(()), // one that is down forgets the setting
+                _ => Ok(()), // a master that is down forgets the setting
             }),
             Fault::WorkerStopped | Fault::WorkerPaused | Fault::RunStopped => {
-                // Killed meanwhile, or the next life of the row: waking it does no harm.
+                // It may have been killed, or be the next process of the row: to wake that one does no harm.
                 let _ = injected.row.and_then(|row| self.crew.signal(row, Signal::CONT));
                 Ok(())
             }
@@ -238,12 +238,12 @@ impl<'a> Conductor<'a> {
     }
 }
 
-/// Faults that wait for a worker's worst moment.
+/// Whether the fault waits for the worst moment of a worker.
 fn waits(fault: Fault) -> bool {
     matches!(fault, Fault::WorkerStopped | Fault::WorkerKilled | Fault::RunStopped | Fault::RunKilled)
 }
 
-/// Faults that are commands to a master.
+/// Whether the fault is a command to a master.
 fn on_command(fault: Fault) -> bool {
     matches!(fault, Fault::Flushed | Fault::ScriptsFlushed | Fault::Full | Fault::Evicted)
 }

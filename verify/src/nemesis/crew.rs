@@ -1,77 +1,30 @@
-//! The worker processes of an arena: started, listened to, stopped, killed, and gone in the end.
+//! The worker processes of an arena: they are started, read, stopped, killed, and ended.
 
-use super::history::{Event, Kind, Story, now};
+use super::history::{Event, Kind, Life, now};
+use super::keeper::Keeper;
 use crate::servers::wait_until;
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Outlives an owner that was killed: the pipe closes, and every process still named on it ends.
-const KEEPER: &str = r#"pids=" "
-while read -r op pid; do
-    case $op in
-    +) pids="$pids$pid " ;;
-    -) pids="${pids%% "$pid" *} ${pids#* "$pid" }" ;;
-    esac
-done
-for pid in $pids; do kill -9 "$pid"; done"#;
+/// To end by itself, a worker needs the time of its last hold and of a few round trips.
+const END_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A worker that is told to end needs its last hold and a few round trips.
-const END_LIMIT: Duration = Duration::from_secs(20);
-
-/// Ends the workers if we cannot.
-pub struct Keeper {
-    process: Child,
-    pipe: Mutex<Option<ChildStdin>>,
-}
-
-impl Keeper {
-    /// With nobody to watch over yet.
-    ///
-    /// # Errors
-    ///
-    /// If there is no shell.
-    pub fn start() -> io::Result<Keeper> {
-        let mut process = Command::new("sh")
-            .args(["-c", KEEPER])
-            .process_group(0) // Ctrl-C is not for the keeper
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()?;
-        let pipe = Mutex::new(process.stdin.take());
-        Ok(Keeper { process, pipe })
-    }
-
-    fn tell(&self, op: char, pid: u32) -> io::Result<()> {
-        match &mut *self.pipe.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(pipe) => pipe.write_all(format!("{op} {pid}\n").as_bytes()),
-            None => Ok(()),
-        }
-    }
-}
-
-impl Drop for Keeper {
-    fn drop(&mut self) {
-        *self.pipe.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        let _ = self.process.wait();
-    }
-}
-
-/// A moment that a fault waits for: a worker has read and is about to write, or a command has begun its work.
+/// A moment for which a fault waits: a worker has read and is about to write, or a command has begun its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cue {
     /// Whose.
     pub row: usize,
     /// Of which kind.
     pub kind: Kind,
-    /// When it was heard.
+    /// When it was read.
     pub at: u64,
 }
 
@@ -79,23 +32,23 @@ pub struct Cue {
 pub type Launch = Box<dyn Fn(u64) -> Command + Send>;
 
 #[derive(Default)]
-struct Seat {
+struct Slot {
     pid: Option<Pid>,
     stdin: Option<ChildStdin>,
 }
 
 struct Row {
     kind: Kind,
-    seat: Arc<Mutex<Seat>>,
-    runner: Option<JoinHandle<Told>>,
+    slot: Arc<Mutex<Slot>>,
+    runner: Option<JoinHandle<Record>>,
 }
 
-/// What one row told in all its lives.
+/// What one row reported in all its lives, each of which is a process.
 #[derive(Debug, Default)]
-pub struct Told {
-    /// One story per process.
-    pub stories: Vec<Story>,
-    /// How the processes ended, where it was not by our hand: exit codes, or 128 and the signal.
+pub struct Record {
+    /// The lives in their order.
+    pub lives: Vec<Life>,
+    /// How each ended: its exit code, or 128 and the signal.
     pub codes: Vec<i32>,
     /// Why the row could not go on.
     pub failure: Option<String>,
@@ -114,17 +67,17 @@ impl Crew {
         let stop = Arc::new(AtomicBool::new(false));
         let (send, cues) = channel();
         let rows = rows.into_iter().enumerate().map(|(row, (kind, launch))| {
-            let seat = Arc::new(Mutex::new(Seat::default()));
-            let post = Post {
+            let slot = Arc::new(Mutex::new(Slot::default()));
+            let runner = Runner {
                 row,
                 kind,
                 launch,
-                seat: seat.clone(),
+                slot: slot.clone(),
                 keeper: keeper.clone(),
                 stop: stop.clone(),
                 cues: send.clone(),
             };
-            Row { kind, seat, runner: Some(thread::spawn(move || post.serve())) }
+            Row { kind, slot, runner: Some(thread::spawn(move || runner.serve())) }
         });
         Crew { rows: rows.collect(), stop, cues }
     }
@@ -134,38 +87,38 @@ impl Crew {
         self.rows.iter().map(|row| row.kind).collect()
     }
 
-    /// Moments as they come.
+    /// The cues, as they come.
     pub fn cues(&self) -> &Receiver<Cue> {
         &self.cues
     }
 
-    /// Sends a signal to the process of a row; when, if there was one.
+    /// Sends a signal to the process of a row. Returns when that was; `None` if there is no process.
     pub fn signal(&self, row: usize, signal: Signal) -> Option<u64> {
-        let seat = lock(&self.rows[row].seat);
-        kill_process(seat.pid?, signal).ok()?;
+        let slot = self.rows[row].slot.lock();
+        kill_process(slot.pid?, signal).ok()?;
         Some(now())
     }
 
-    /// Has all of them end in their own time, and returns what they told. Who does not end in time is killed, and it shows
-    /// in what its row told.
-    pub fn finish(mut self) -> Vec<Told> {
+    /// Lets all of them end by themselves, and returns what they reported. A process that does not end in time is
+    /// killed, and its row has failed.
+    pub fn finish(mut self) -> Vec<Record> {
         self.stop.store(true, Ordering::SeqCst);
         for row in &self.rows {
-            lock(&row.seat).stdin = None;
+            row.slot.lock().stdin = None;
         }
         let over = |row: &Row| row.runner.as_ref().is_none_or(JoinHandle::is_finished);
-        wait_until(END_LIMIT, || self.rows.iter().all(over));
+        wait_until(END_TIMEOUT, || self.rows.iter().all(over));
         let hanging: Vec<usize> = (0..self.rows.len()).filter(|row| !over(&self.rows[*row])).collect();
         for row in &hanging {
             let _ = self.signal(*row, Signal::KILL);
         }
-        let end = |(row, runner): (usize, JoinHandle<Told>)| {
-            let mut told =
-                runner.join().unwrap_or_else(|_| Told { failure: Some("a panic".into()), ..Told::default() });
+        let end = |(row, runner): (usize, JoinHandle<Record>)| {
+            let panicked = |_| Record { failure: Some("a panic".into()), ..Record::default() };
+            let mut record = runner.join().unwrap_or_else(panicked);
             if hanging.contains(&row) {
-                told.failure = Some("did not end when it was told to".into());
+                record.failure = Some("it did not end when its input ended".into());
             }
-            told
+            record
         };
         let runners = self.rows.iter_mut().enumerate();
         runners.filter_map(|(i, row)| Some((i, row.runner.take()?))).map(end).collect()
@@ -177,7 +130,7 @@ impl Drop for Crew {
         self.stop.store(true, Ordering::SeqCst);
         for row in self.rows.iter_mut() {
             let Some(runner) = row.runner.take() else { continue };
-            if let Some(pid) = lock(&row.seat).pid {
+            if let Some(pid) = row.slot.lock().pid {
                 let _ = kill_process(pid, Signal::KILL);
             }
             let _ = runner.join();
@@ -185,58 +138,54 @@ impl Drop for Crew {
     }
 }
 
-fn lock(seat: &Mutex<Seat>) -> MutexGuard<'_, Seat> {
-    seat.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What a row's thread has.
-struct Post {
+/// The thread of a row: it runs one process after the other.
+struct Runner {
     row: usize,
     kind: Kind,
     launch: Launch,
-    seat: Arc<Mutex<Seat>>,
+    slot: Arc<Mutex<Slot>>,
     keeper: Arc<Keeper>,
     stop: Arc<AtomicBool>,
     cues: Sender<Cue>,
 }
 
-impl Post {
-    fn serve(self) -> Told {
-        let mut told = Told::default();
-        let mut life = 0;
+impl Runner {
+    fn serve(self) -> Record {
+        let mut record = Record::default();
+        let mut number = 0;
         while !self.stop.load(Ordering::SeqCst) {
-            match self.live(life) {
-                Ok((story, status)) => {
-                    told.stories.push(story);
-                    told.codes.push(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)));
+            match self.live(number) {
+                Ok((life, status)) => {
+                    record.lives.push(life);
+                    record.codes.push(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)));
                 }
                 Err(error) => {
-                    told.failure = Some(error.to_string());
+                    record.failure = Some(error.to_string());
                     break;
                 }
             }
-            life += 1;
+            number += 1;
         }
-        told
+        record
     }
 
-    fn live(&self, life: u64) -> io::Result<(Story, ExitStatus)> {
-        let mut story = Story::new(self.row, self.kind);
-        let mut command = (self.launch)(life);
-        let mut seat = lock(&self.seat);
+    fn live(&self, number: u64) -> io::Result<(Life, ExitStatus)> {
+        let mut life = Life::new(self.row, self.kind);
+        let mut command = (self.launch)(number);
+        let mut slot = self.slot.lock();
         let mut child = command
-            .process_group(0) // Ctrl-C ends us, and then the keeper ends it
+            .process_group(0) // Ctrl-C ends this process, and then the keeper ends the worker
             .stdin(if self.kind == Kind::Library { Stdio::piped() } else { Stdio::null() })
             .stdout(Stdio::piped())
             .spawn()?;
-        let kept = self.keeper.tell('+', child.id());
+        let kept = self.keeper.send('+', child.id());
         // The command holds the output's other end, which must not outlive it.
         drop(command);
-        seat.pid = Some(Pid::from_child(&child));
+        slot.pid = Some(Pid::from_child(&child));
         if !self.stop.load(Ordering::SeqCst) {
-            seat.stdin = child.stdin.take();
+            slot.stdin = child.stdin.take();
         }
-        drop(seat);
+        drop(slot);
         drop(child.stdin.take());
         if let Err(error) = kept {
             let _ = child.kill();
@@ -244,53 +193,29 @@ impl Post {
             return Err(error);
         }
         if let Some(output) = child.stdout.take() {
-            self.listen(output, &mut story);
+            self.listen(output, &mut life);
         }
-        // Before the wait frees the pid for somebody else.
+        // Before the wait, which frees the pid for other processes.
         let pid = Pid::from_child(&child);
         let ended = || waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
         while ended().is_err_and(|error| error == rustix::io::Errno::INTR) {}
-        *lock(&self.seat) = Seat::default();
-        let _ = self.keeper.tell('-', child.id());
-        Ok((story, child.wait()?))
+        *self.slot.lock() = Slot::default();
+        let _ = self.keeper.send('-', child.id());
+        Ok((life, child.wait()?))
     }
 
-    /// Until nobody is left who could write: for `redleash run`, its command and its supervisor too.
-    fn listen(&self, output: impl io::Read, story: &mut Story) {
+    /// Reads until no process is left that could write. For `redleash run` these are its command and its supervisor
+    /// too.
+    fn listen(&self, output: impl io::Read, life: &mut Life) {
         for line in BufReader::new(output).lines().map_while(Result::ok) {
             let Some(event) = Event::parse(&line) else {
-                story.nonsense.push(line);
+                life.nonsense.push(line);
                 continue;
             };
             if matches!((&event, self.kind), (Event::Thinking, Kind::Library) | (Event::Token(_), Kind::Command)) {
                 let _ = self.cues.send(Cue { row: self.row, kind: self.kind, at: now() });
             }
-            story.add(event);
+            life.add(event);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_keeper_ends_whom_it_was_told_of_and_nobody_else() {
-        let keeper = Keeper::start().expect("a shell");
-        let sleep = || Command::new("sleep").arg("60").spawn().expect("sleep");
-        let mut sleepers = [sleep(), sleep(), sleep()];
-        sleepers.iter().for_each(|sleeper| keeper.tell('+', sleeper.id()).expect("a pipe"));
-        keeper.tell('-', sleepers[1].id()).expect("a pipe");
-        drop(keeper);
-        let [first, second, third] = &mut sleepers;
-        let gone = |sleeper: &mut Child| wait_until(END_LIMIT, || sleeper.try_wait().is_ok_and(|end| end.is_some()));
-        let ended = gone(first) && gone(third);
-        let alive = second.try_wait().expect("our child").is_none();
-        for sleeper in &mut sleepers {
-            let _ = sleeper.kill();
-            let _ = sleeper.wait();
-        }
-        assert!(ended, "it let one live");
-        assert!(alive, "it killed one that it was told to forget");
     }
 }

@@ -1,13 +1,13 @@
-//! Many locks held by one client, some of whose threads lock and unlock others as fast as they can, while one master after
-//! the other hangs.
+//! Many locks held by one client, some of whose threads lock and unlock others as fast as they can, while one master
+//! after the other hangs.
 //!
-//! Never more than one master at a time hangs, none forgets anything, and the client is left alone. So no fault explains a
-//! loss: every lock must stay held, whatever is queued for the master that does not answer. There is no proxy in between:
-//! it would slow the client down, and what is tried out here shows at the client's own speed only.
+//! Never more than one master at a time hangs, none forgets anything, and the client has no faults. So no fault excuses
+//! a loss: every lock must stay held, however much is queued for the master that does not answer. There is no proxy in
+//! between, because it would slow the client down, and the danger shows only at the client's own speed.
 
 use super::dice::Dice;
 use crate::Verdict;
-use crate::scale::held::Holder;
+use crate::scale::child::Holder;
 use crate::scale::measure::masters;
 use crate::scale::rate::{Order, Seen};
 use std::io;
@@ -17,19 +17,20 @@ use std::time::{Duration, Instant};
 
 /// Locks that are held, with a ttl of 3 s.
 const HELD: usize = 100;
-/// Threads at full rate, with locks whose ttl is 30 s. Two queue more for a silent master than there is time to look at all
-/// of it again and again, and leave something of the processors to the other arenas.
+/// Threads at full rate, with locks whose ttl is 30 s. Two threads queue so much for a silent master that looking
+/// through the whole queue again and again would take too long, and they leave enough of the processors to the other
+/// arenas.
 const THREADS: usize = 2;
 /// How long a master hangs, in milliseconds: several times the ttl of what is held.
 const HANGS: (u64, u64) = (8_000, 14_000);
-/// After this time at the latest the client has its connection again: before that the next fault would be a second one.
+/// The client has its connection again after this time at the latest. An earlier fault would be a second one at a time.
 const BACK: Duration = Duration::from_millis(3_500);
 /// A fault that would be shorter is not begun.
 const SHORTEST: Duration = Duration::from_secs(2);
-/// Fewer cycles per second are no load, also behind proxies and on processors that others use.
+/// Fewer cycles per second are no load, even on processors that others use.
 const LEAST_RATE: f64 = 20.0;
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug)]
 pub struct Crowd {
     /// What the client saw.
@@ -44,18 +45,14 @@ pub struct Crowd {
 ///
 /// If a master or the client cannot be started, or a master cannot be stopped.
 pub fn play(here: &Path, length: Duration, seed: u64) -> io::Result<Crowd> {
-    let cluster = masters(3)?;
+    let deployment = masters(3)?;
     let order = Order { held: HELD, threads: THREADS, seconds: length.as_secs().max(1) };
-    let mut holder = Holder::start(here, &["--rate", &order.to_string(), "--nodes", &cluster.urls().join(",")])?;
-    match holder.line()?.as_str() {
-        "holding" => {}
-        other => return Err(io::Error::other(format!("the crowd: {other}"))),
-    }
+    let mut holder = Holder::start(here, &["--rate", &order.to_string(), "--nodes", &deployment.urls().join(",")])?;
     holder.go_on()?;
     let (end, mut stops, mut dice) = (Instant::now() + length, 0, Dice::new(seed ^ 0x0063_726f_7764));
     let left = || end.saturating_duration_since(Instant::now());
     while left() > SHORTEST {
-        let master = &cluster[dice.range(0, 2) as usize];
+        let master = &deployment[dice.range(0, 2) as usize];
         let hangs = Duration::from_millis(dice.range(HANGS.0, HANGS.1));
         master.pause()?;
         thread::sleep(hangs.min(left()));
@@ -63,23 +60,20 @@ pub fn play(here: &Path, length: Duration, seed: u64) -> io::Result<Crowd> {
         stops += 1;
         thread::sleep(BACK.min(left()));
     }
-    let seen = serde_json::from_str(&holder.line()?)?;
-    holder.go_on()?;
-    match holder.line()?.as_str() {
-        "released" => Ok(Crowd { seen, stops }),
-        other => Err(io::Error::other(format!("the crowd: {other}"))),
-    }
+    let seen = holder.seen()?;
+    holder.release()?;
+    Ok(Crowd { seen, stops })
 }
 
 impl Crowd {
-    /// Everything that must not be, in words.
+    /// Everything that must not happen, in words.
     pub fn violations(&self) -> Vec<String> {
         let seen = &self.seen;
         let mut found = Vec::new();
         if seen.lost > 0 {
             found.push(format!(
-                "{} of {HELD} held locks were lost beside threads at full rate ({:?}), though two of three masters \
-                 answered all the time",
+                "{} of {HELD} held locks were lost beside threads at full rate ({:?}), although two of three \
+                 masters answered all the time",
                 seen.lost, seen.reasons
             ));
         }
@@ -87,9 +81,9 @@ impl Crowd {
         if late > 0 {
             found.push(format!("{late} of these losses were announced after the deadline or never"));
         }
-        if let Some(error) = seen.said.first() {
+        if let Some(error) = seen.messages.first() {
             found.push(format!(
-                "{} acquires of a free lock failed though two of three masters answered, the first with: {error}",
+                "{} acquires of a free lock failed although two of three masters answered, the first with: {error}",
                 seen.errors
             ));
         }
@@ -112,7 +106,7 @@ impl Crowd {
         self.seen.cycles_per_second.iter().sum::<f64>() / 2.0
     }
 
-    /// All of it.
+    /// The result as text.
     pub fn text(&self) -> String {
         let seen = &self.seen;
         let mut out = format!("\n3 masters, {HELD} locks held by one client beside {THREADS} threads at full rate\n");
@@ -123,7 +117,7 @@ impl Crowd {
             ("cycles of the other locks", format!("{:.0} per second", self.rate())),
             ("longest acquire", format!("{:.0} ms", seen.longest_ms)),
             ("acquires that failed", seen.errors.to_string()),
-            ("releases kept, left to their ttl", format!("{}, {}", seen.undelivered.0, seen.undelivered.1)),
+            ("releases queued, left to their ttl", format!("{}, {}", seen.undelivered.0, seen.undelivered.1)),
             ("stops, one master at a time", self.stops.to_string()),
         ];
         figures.iter().for_each(|(name, value)| out += &format!("  {name:<34} {value}\n"));
@@ -132,7 +126,7 @@ impl Crowd {
         out
     }
 
-    /// The verdict over `others` and this.
+    /// The verdict on `others` and on this.
     pub fn verdict(&self, others: Verdict) -> Verdict {
         match (others.held, self.violations().first(), self.vacuous()) {
             (false, Some(violation), _) => Verdict::failed(format!("{}; {violation}", others.line)),
@@ -162,13 +156,13 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_lost_is_a_violation_and_no_load_proves_nothing() {
+    fn each_loss_is_a_violation_and_a_run_without_load_proves_nothing() {
         assert!(crowd(|_| {}).held);
         type Change = fn(&mut Crowd);
         let wrongs: [(Change, &str); 5] = [
             (|c| c.seen.lost = 2, "2 of 100 held locks"),
             (|c| c.seen.late = 1, "after the deadline"),
-            (|c| c.seen.said = vec!["hung".into()], "hung"),
+            (|c| c.seen.messages = vec!["hung".into()], "hung"),
             (|c| c.stops = 0, "proves nothing"),
             (|c| c.seen.cycles_per_second = [1.0; 2], "proves nothing"),
         ];

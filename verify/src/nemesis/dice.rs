@@ -24,7 +24,7 @@ impl Dice {
         from + self.bits() % (to - from + 1)
     }
 
-    /// True in one of `n` throws.
+    /// True in one of `n` cases.
     pub fn one_in(&mut self, n: u64) -> bool {
         self.bits().is_multiple_of(n)
     }
@@ -34,7 +34,7 @@ impl Dice {
         from[self.range(0, from.len() as u64 - 1) as usize]
     }
 
-    /// In another order.
+    /// Puts them into a random order.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for i in (1..items.len()).rev() {
             items.swap(i, self.range(0, i as u64) as usize);

@@ -1,8 +1,8 @@
 //! The kinds of faults, and the seeded schedule of a run.
 //!
-//! The schedule stays within the claim: partitions, outages, crashes and pauses of anything, and the loss of the state of
-//! any number of masters, are allowed with every configuration; stepped clocks and evicted keys only with a fault margin,
-//! and only on one master, always the same.
+//! The schedule stays within the claim: partitions, outages, crashes and pauses of anything, and the loss of the state
+//! of any number of masters, are allowed with every configuration; stepped clocks and evicted keys only with a fault
+//! margin, and only on one master, always the same.
 
 use super::dice::Dice;
 use super::proxy::Way;
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fault {
-    /// Requests do not arrive, replies would.
+    /// Requests do not arrive; replies would.
     RequestsParted,
     /// Requests arrive, replies do not.
     RepliesParted,
@@ -27,7 +27,7 @@ pub enum Fault {
     KilledEmpty,
     /// kill -9, and restarted with its append-only file.
     KilledAof,
-    /// A master stands still (SIGSTOP, SIGCONT).
+    /// A master is stopped (SIGSTOP, SIGCONT).
     Stopped,
     /// FLUSHALL.
     Flushed,
@@ -35,19 +35,19 @@ pub enum Fault {
     ScriptsFlushed,
     /// No memory for any write (maxmemory, noeviction).
     Full,
-    /// The wall clock of a master steps forth.
-    ClockForth,
-    /// The wall clock of a master steps back.
+    /// The wall clock of a master steps forward.
+    ClockForward,
+    /// The wall clock of a master steps backward.
     ClockBack,
     /// The locks of a master are evicted; its generation stays.
     Evicted,
-    /// A worker stands still beyond its deadline, between its check and its write.
+    /// A worker is stopped beyond its deadline, between its check and its write.
     WorkerStopped,
-    /// A worker stands still for less than its lease.
+    /// A worker is stopped for less than its lease.
     WorkerPaused,
     /// A worker is killed (SIGKILL).
     WorkerKilled,
-    /// `redleash run` stands still beyond the lease; its supervisor does not.
+    /// `redleash run` is stopped beyond the lease; its supervisor is not.
     RunStopped,
     /// `redleash run` is killed (SIGKILL) while its command works.
     RunKilled,
@@ -55,7 +55,7 @@ pub enum Fault {
 
 use Fault::*;
 
-/// Those that every configuration must survive.
+/// Faults that every configuration must survive.
 pub const ALWAYS: [Fault; 17] = [
     RequestsParted,
     RepliesParted,
@@ -76,8 +76,8 @@ pub const ALWAYS: [Fault; 17] = [
     RunKilled,
 ];
 
-/// Those that need a fault margin.
-pub const WITH_MARGIN: [Fault; 3] = [ClockForth, ClockBack, Evicted];
+/// Faults that only a configuration with a fault margin must survive.
+pub const WITH_MARGIN: [Fault; 3] = [ClockForward, ClockBack, Evicted];
 
 impl Fault {
     /// In words.
@@ -95,8 +95,8 @@ impl Fault {
             Flushed => "FLUSHALL",
             ScriptsFlushed => "SCRIPT FLUSH",
             Full => "out of memory",
-            ClockForth => "clock steps forth",
-            ClockBack => "clock steps back",
+            ClockForward => "clock steps forward",
+            ClockBack => "clock steps backward",
             Evicted => "locks evicted",
             WorkerStopped => "worker stopped beyond its deadline",
             WorkerPaused => "worker paused within its lease",
@@ -127,11 +127,11 @@ pub struct Planned {
     pub way: Way,
     /// The size of a clock's step.
     pub step: Duration,
-    /// Which worker, if any will do.
+    /// A random number that chooses a worker, where any will do.
     pub draw: u64,
 }
 
-/// What the schedule must know of an arena.
+/// What the schedule needs to know of an arena.
 #[derive(Clone, Copy, Debug)]
 pub struct Ground {
     /// The number of masters.
@@ -156,7 +156,7 @@ impl Ground {
             faults.extend(WITH_MARGIN);
         }
         faults.retain(|fault| match fault {
-            ClockForth | ClockBack => self.clocks,
+            ClockForward | ClockBack => self.clocks,
             RunStopped | RunKilled => self.commands,
             _ => true,
         });
@@ -164,22 +164,22 @@ impl Ground {
     }
 }
 
-/// The calm before the first fault.
+/// The time before the first fault.
 const CALM: Duration = Duration::from_millis(1500);
 /// The least and the most time from one fault to the next, on average.
 const SPACING: [Duration; 2] = [Duration::from_millis(600), Duration::from_millis(2000)];
 
-/// Faults from the start to the end of a run: decks of all kinds, each in its own order, so that each kind comes once
-/// before any comes twice. The first deck is complete whatever the length.
+/// Faults from the start to the end of a run: all kinds in a random order, again and again, so that each kind comes
+/// once before any comes twice. The first round is complete, however short the run is.
 pub fn schedule(ground: &Ground, length: Duration, dice: &mut Dice) -> Vec<Planned> {
     let kinds = ground.faults();
     let spacing = (length.saturating_sub(2 * CALM) / kinds.len() as u32).clamp(SPACING[0], SPACING[1]);
     let mut planned = Vec::new();
     let mut at = CALM;
     loop {
-        let mut deck = kinds.clone();
-        dice.shuffle(&mut deck);
-        for fault in deck {
+        let mut order = kinds.clone();
+        dice.shuffle(&mut order);
+        for fault in order {
             if planned.len() >= kinds.len() && at + CALM > length {
                 return planned;
             }
@@ -197,7 +197,9 @@ fn plan(fault: Fault, at: Duration, ground: &Ground, dice: &mut Dice) -> Planned
         WorkerStopped => ground.ttl + ms(600, 1800),
         WorkerPaused => ms(50, 500),
         RunStopped => ground.command_ttl + ms(200, 1500),
-        Cut | Flushed | ScriptsFlushed | ClockForth | ClockBack | Evicted | WorkerKilled | RunKilled => Duration::ZERO,
+        Cut | Flushed | ScriptsFlushed | ClockForward | ClockBack | Evicted | WorkerKilled | RunKilled => {
+            Duration::ZERO
+        }
     };
     let step = ms(1200, 4000);
     let mut masters: Vec<usize> = (0..ground.masters).collect();
@@ -207,7 +209,7 @@ fn plan(fault: Fault, at: Duration, ground: &Ground, dice: &mut Dice) -> Planned
         masters.truncate(ground.margin);
     } else {
         dice.shuffle(&mut masters);
-        // One master that forgets is outvoted; the quarantine shows its worth when a quorum forgets.
+        // One master that forgets is outvoted. The quarantine matters when a quorum forgets.
         let forgets = matches!(fault, KilledEmpty | Flushed);
         masters.truncate(match (dice.range(0, 11), forgets) {
             (0, _) | (1..=7, true) => ground.masters,

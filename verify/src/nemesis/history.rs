@@ -1,4 +1,4 @@
-//! What the workers tell, and the holds that it comes to.
+//! What the workers report, and the holds that follow from it.
 //!
 //! A worker writes one line per event to its standard output, each with the time of the one clock that all processes of
 //! this machine share (CLOCK_BOOTTIME, as the library uses). Times are nanoseconds.
@@ -15,13 +15,14 @@ pub fn now() -> u64 {
 /// One line of a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The lock `name` is ours: seen at `at`, valid until `until` by the guard's own deadline (0: it tells none).
+    /// The lock `name` was granted: noticed at `at`, valid until `until` by the guard's own deadline (0: there is
+    /// none).
     Granted { name: usize, at: u64, until: u64 },
     /// The fencing token of the hold.
     Token(u64),
-    /// The deadline was found prolonged.
+    /// The deadline is later than before.
     Until(u64),
-    /// Still at work: a command under `redleash run`, which has no guard to ask.
+    /// Still at work; from a command under `redleash run`, which has no guard to ask.
     Alive(u64),
     /// Has read and is about to write: the worst moment to be stopped.
     Thinking,
@@ -29,14 +30,14 @@ pub enum Event {
     Left { at: u64 },
     /// What became of the release.
     Released(String),
-    /// The guard told of its loss.
+    /// The guard announced its loss.
     Lost { at: u64, reason: String },
-    /// The process was awake for so many ticks of its metronome after the deadline before it was told of the loss.
+    /// The process was awake for so many ticks of its metronome after the deadline before the loss was announced.
     Late(u64),
-    /// Others held the lock for as long as we waited.
+    /// Other clients held the lock for as long as the worker waited.
     Busy,
     /// An error of the library.
-    Trouble(String),
+    Error(String),
 }
 
 impl fmt::Display for Event {
@@ -52,7 +53,7 @@ impl fmt::Display for Event {
             Event::Lost { at, reason } => write!(f, "L {at} {reason}"),
             Event::Late(ticks) => write!(f, "X {ticks}"),
             Event::Busy => write!(f, "B"),
-            Event::Trouble(what) => write!(f, "E {what}"),
+            Event::Error(what) => write!(f, "E {what}"),
         }
     }
 }
@@ -74,13 +75,13 @@ impl Event {
             "L" => Event::Lost { at: number()?, reason: rest.split_once(' ')?.1.into() },
             "X" => Event::Late(number()?),
             "B" => Event::Busy,
-            "E" => Event::Trouble(rest.into()),
+            "E" => Event::Error(rest.into()),
             _ => return None,
         })
     }
 
-    /// Writes it in one piece; a worker whose listener is gone has nothing left to do.
-    pub fn say(&self) {
+    /// Prints it in one write. A worker whose reader has ended has nothing left to do, and ends.
+    pub fn print(&self) {
         use std::io::Write;
         if std::io::stdout().write_all(format!("{self}\n").as_bytes()).is_err() {
             std::process::exit(0);
@@ -106,61 +107,61 @@ pub struct Hold {
     pub kind: Kind,
     /// Which lock.
     pub name: usize,
-    /// When the owner first knew.
+    /// When the owner noticed that it holds the lock.
     pub from: u64,
-    /// Until when the owner could rely on it, as last seen: its deadline, or a command's last sign of life.
+    /// Until when the owner could rely on it: its last known deadline, or the last sign of life of a command.
     pub until: u64,
     /// Its fencing token, if it asked.
     pub token: Option<u64>,
-    /// When it gave up.
+    /// When the owner gave it up.
     pub left: Option<u64>,
-    /// When it was told of a loss, and why.
+    /// When a loss was announced, and why.
     pub lost: Option<(u64, String)>,
-    /// How many ticks it was awake after the deadline without being told.
+    /// How many ticks it was awake after the deadline before the loss was announced.
     pub late: u64,
 }
 
 impl Hold {
     /// The end of the time in which the owner relied on the lock.
     pub fn end(&self) -> u64 {
-        // A loss by the deadline is told a little before; any other ends the hold when it is told.
+        // A loss by the deadline is announced a little early. Any other loss ends the hold when it is announced.
         let taken = self.lost.as_ref().filter(|(_, reason)| reason != "Expired").map(|(at, _)| *at);
         [self.left, taken].into_iter().flatten().fold(self.until, u64::min)
     }
 }
 
-/// The holds and the rest that one process told, in its order.
+/// What one process reported: its holds in their order, and the rest.
 #[derive(Clone, Debug)]
-pub struct Story {
+pub struct Life {
     worker: usize,
     kind: Kind,
     /// Its holds.
     pub holds: Vec<Hold>,
-    /// How often others held the lock for as long as it waited.
+    /// How often other clients held the lock for as long as it waited.
     pub busy: u64,
     /// The library's errors.
-    pub trouble: Vec<String>,
-    /// Releases by what became of them.
-    pub released: Vec<String>,
-    /// Lines that make no sense: a fault of the harness.
+    pub errors: Vec<String>,
+    /// The results of its releases.
+    pub releases: Vec<String>,
+    /// Lines that make no sense: a failure of the harness.
     pub nonsense: Vec<String>,
 }
 
-impl Story {
-    /// Nothing yet.
-    pub fn new(worker: usize, kind: Kind) -> Story {
-        Story {
+impl Life {
+    /// A life without events.
+    pub fn new(worker: usize, kind: Kind) -> Life {
+        Life {
             worker,
             kind,
             holds: Vec::new(),
             busy: 0,
-            trouble: Vec::new(),
-            released: Vec::new(),
+            errors: Vec::new(),
+            releases: Vec::new(),
             nonsense: Vec::new(),
         }
     }
 
-    /// Takes the next event.
+    /// Adds the next event.
     pub fn add(&mut self, event: Event) {
         if let Event::Granted { name, at, until } = event {
             let until = if until == 0 { at } else { until };
@@ -170,8 +171,8 @@ impl Story {
         }
         match event {
             Event::Busy => return self.busy += 1,
-            Event::Trouble(what) => return self.trouble.push(what),
-            Event::Released(how) => return self.released.push(how),
+            Event::Error(what) => return self.errors.push(what),
+            Event::Released(how) => return self.releases.push(how),
             Event::Thinking => return,
             _ => {}
         }

@@ -1,5 +1,5 @@
 //! Faults on real servers: masters behind a network that fails, workers that are stopped and killed, and a check of all
-//! that they tell.
+//! that the workers report.
 #![allow(clippy::disallowed_methods, reason = "it waits for other processes, not for the library's clock")]
 
 pub mod arena;
@@ -12,7 +12,9 @@ pub mod crowd;
 pub mod dice;
 pub mod faults;
 pub mod history;
+pub mod keeper;
 pub mod page;
+pub mod pipe;
 pub mod proxy;
 pub mod register;
 pub mod report;
@@ -24,11 +26,12 @@ use arena::{Arena, COMMAND_TTL, MAX_LEASE, Setup, TTL};
 use check::History;
 use clock::Shim;
 use conduct::Conductor;
-use crew::{Keeper, Told};
+use crew::Record;
 use crowd::Crowd;
 use dice::Dice;
 use faults::{Fault, Planned, schedule};
 use history::now;
+use keeper::Keeper;
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;
@@ -42,31 +45,32 @@ use std::time::{Duration, Instant, SystemTime};
 /// The options of `verify nemesis`.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Options {
-    /// For so many minutes.
+    /// How many minutes of faults.
     #[arg(long, default_value_t = 0)]
     pub minutes: u64,
-    /// And so many seconds; a minute, if nothing is given.
+    /// How many seconds of faults, beside the minutes. Without both: one minute.
     #[arg(long, default_value_t = 0)]
     pub seconds: u64,
-    /// The seed of the schedule and of the workers; a new one, if none is given.
+    /// The seed of the schedule and of the workers. Default: a new one.
     #[arg(long)]
     pub seed: Option<u64>,
-    /// The number of masters, without and with a fault margin of 1; else 3 without and 5 with it, side by side.
+    /// The number of masters, without and with a fault margin of 1. Default: 3 without and 5 with a margin, side by
+    /// side.
     #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(["3", "5"]))]
     pub masters: Option<String>,
-    /// Writes a page with the timeline.
+    /// Write a page with the timeline into this file.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Without the quarantine: the check must find two holders. Workers of the library only.
+    /// Switch the quarantine off: the check must find two holders. Only with workers that use the library.
     #[arg(long, hide = true)]
     pub no_quarantine: bool,
 }
 
-/// After the last fault: quarantines end, and everybody gets a turn.
+/// After the last fault: in this time quarantines end, and every worker acquires a lock.
 const CALM: Duration = Duration::from_secs(5);
-/// What the masters and the timers of this machine may be late, when all locks must be gone.
+/// How late the masters and the timers of this machine may be when all keys must be absent.
 const SLACK: Duration = Duration::from_millis(500);
-/// How often the control is tried again if the schedule's stops hit no bad moment.
+/// How many more stops there are if those of the schedule hit no bad moment, so that the control lost no update.
 const MORE_STOPS: usize = 8;
 
 /// Runs it.
@@ -129,7 +133,7 @@ fn histories(options: &Options) -> Result<(Vec<History>, Option<Crowd>), Box<dyn
     println!("seed {seed}, {} s of faults", length.as_secs());
     let here = std::env::current_exe()?;
     let (arenas, crowd) = thread::scope(|scope| {
-        // Without the quarantine only the check of two holders is tried out.
+        // Without the quarantine only the check for two holders matters.
         let crowd = (!options.no_quarantine).then(|| {
             let here = &here;
             scope.spawn(move || crowd::play(here, length, seed).map_err(|error| error.to_string()))
@@ -152,13 +156,13 @@ fn histories(options: &Options) -> Result<(Vec<History>, Option<Crowd>), Box<dyn
     Ok((arenas?, crowd?))
 }
 
-/// The command line program beside this one; built, if it is not there or older than its source.
+/// The command line program beside this one. It is built if it is absent or older than its source.
 fn command_line() -> Result<PathBuf, Box<dyn Error>> {
     let me = std::env::current_exe()?;
-    let folder = me.parent().ok_or("this program is nowhere")?;
+    let folder = me.parent().ok_or("this program has no path")?;
     let redleash = folder.join("redleash");
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let sources = [workspace.join("src"), workspace.join("cli/src")];
+    let sources = ["src", "protocol/src", "cli/src"].map(|folder| workspace.join(folder));
     let newest = sources.iter().filter_map(|folder| newest(folder).ok()).max();
     let built = fs::metadata(&redleash).and_then(|file| file.modified()).ok();
     if built.is_some() && newest <= built {
@@ -177,7 +181,7 @@ fn command_line() -> Result<PathBuf, Box<dyn Error>> {
     if status.success() { Ok(redleash) } else { Err("cargo cannot build redleash-cli".into()) }
 }
 
-/// When a file below the folder was written last.
+/// When the newest file below the folder was written.
 fn newest(folder: &Path) -> io::Result<SystemTime> {
     let times = fs::read_dir(folder)?.map(|entry| {
         let entry = entry?;
@@ -212,45 +216,45 @@ fn play(
     thread::sleep(CALM);
     let (faults, mut failures, ahead) = (conductor.done, conductor.failures, conductor.ahead_us);
     let rows = crew.kinds();
-    let told = crew.finish();
+    let records = crew.finish();
     let end = now();
-    // A key lives longer on a master whose clock has stepped back since.
+    // On a master whose clock has stepped back, a key lives longer.
     let back = arena.clock.as_ref().map_or(0, |clock| ahead - clock.offset_us());
     let limit = TTL.max(COMMAND_TTL) + MAX_LEASE + SLACK + Duration::from_micros(back.max(0) as u64);
     let since = Instant::now();
     let empty = || arena.keys().iter().all(|keys| *keys == Some(0));
     let cleared = wait_until(limit, empty).then(|| since.elapsed());
-    let said = said(&told, &mut failures);
-    let stories = || told.iter().flat_map(|told| &told.stories);
+    let reported = reported(&records, &mut failures);
+    let lives = || records.iter().flat_map(|record| &record.lives);
     Ok(History {
         setup: setup.clone(),
         span: (start, end),
         healed,
-        holds: stories().flat_map(|story| story.holds.clone()).collect(),
+        holds: lives().flat_map(|life| life.holds.clone()).collect(),
         rows,
         faults,
         wanted: ground.faults(),
         accounts: arena.registers.accounts(),
-        busy: stories().map(|story| story.busy).sum(),
-        said,
+        busy: lives().map(|life| life.busy).sum(),
+        reported,
         cleared,
         failures,
     })
 }
 
-/// What else was heard, counted; what must not be heard is a failure.
-fn said(told: &[Told], failures: &mut Vec<String>) -> BTreeMap<String, u64> {
-    let mut said = BTreeMap::new();
-    for (row, told) in told.iter().enumerate() {
-        failures.extend(told.failure.iter().map(|failure| format!("row {row}: {failure}")));
-        let codes = told.codes.iter().map(|code| format!("exit {code}"));
-        let stories = told.stories.iter();
-        for story in stories.clone() {
-            failures.extend(story.nonsense.iter().map(|line| format!("row {row} said {line:?}")));
+/// What else the rows reported, counted. What must not occur is added to the failures.
+fn reported(records: &[Record], failures: &mut Vec<String>) -> BTreeMap<String, u64> {
+    let mut counts = BTreeMap::new();
+    for (row, record) in records.iter().enumerate() {
+        failures.extend(record.failure.iter().map(|failure| format!("row {row}: {failure}")));
+        let codes = record.codes.iter().map(|code| format!("exit {code}"));
+        let lives = record.lives.iter();
+        for life in lives.clone() {
+            failures.extend(life.nonsense.iter().map(|line| format!("row {row} printed {line:?}")));
         }
-        for what in stories.flat_map(|story| story.trouble.iter().chain(&story.released)).cloned().chain(codes) {
-            *said.entry(what).or_default() += 1;
+        for what in lives.flat_map(|life| life.errors.iter().chain(&life.releases)).cloned().chain(codes) {
+            *counts.entry(what).or_default() += 1;
         }
     }
-    said
+    counts
 }

@@ -21,7 +21,7 @@ pub fn page(histories: &[History], verdict: &Verdict, command: &str, date: &str)
         "date": date,
         "arenas": arenas,
     });
-    // A string of the history must not end the script.
+    // No string of the history may end the script.
     TEMPLATE.replace(DATA, &data.to_string().replace("</", "<\\/"))
 }
 
@@ -38,7 +38,10 @@ fn arena_of(history: &History) -> Value {
             "from": ms(f.from), "to": ms(f.to), "detail": f.detail,
         })
     };
-    let overlap = |o: super::check::Overlap| json!({ "name": o.second.name, "from": ms(o.second.from), "to": ms(o.second.from) + o.by.as_secs_f64() * 1e3 });
+    let overlap = |o: super::check::Overlap| {
+        let from = ms(o.second.from);
+        json!({ "name": o.second.name, "from": from, "to": from + o.by.as_secs_f64() * 1e3 })
+    };
     json!({
         "title": history.setup.title(),
         "seed": history.setup.seed.to_string(),
@@ -50,7 +53,7 @@ fn arena_of(history: &History) -> Value {
         "rows": history.rows.iter().enumerate().map(row).collect::<Vec<_>>(),
         "figures": report::figures(history),
         "tolls": report::tolls(history).iter()
-            .map(|(fault, times, middle, most)| json!([fault.name(), times, middle, most])).collect::<Vec<_>>(),
+            .map(|(fault, times, median, maximum)| json!([fault.name(), times, median, maximum])).collect::<Vec<_>>(),
         "violations": history.violations().iter().chain(&history.vacuous()).collect::<Vec<_>>(),
         "faults": history.faults.iter().map(fault).collect::<Vec<_>>(),
         "overlaps": overlaps(&history.holds).into_iter().map(overlap).collect::<Vec<_>>(),
@@ -65,15 +68,16 @@ fn group(fault: Fault) -> &'static str {
         RequestsParted | RepliesParted | Parted | Refused | Slow | Cut => "network",
         KilledEmpty | KilledAof | Flushed | Evicted => "memory",
         Stopped | Full | ScriptsFlushed => "stopped",
-        ClockForth | ClockBack => "clock",
+        ClockForward | ClockBack => "clock",
         WorkerStopped | WorkerPaused | WorkerKilled | RunStopped | RunKilled => "worker",
     }
 }
 
 /// All holds in the order of their grants, as variable-length numbers in base 64: a long run has tens of thousands.
 ///
-/// Times are in tenths of a millisecond. Per hold: since the last one; lock and row; length; deadline after the end;
-/// 1 lost + 2 released; token, as the difference to what it would be if it rose with the clock (0: none).
+/// Times are in tenths of a millisecond. Each hold has: the time since the last one; lock and row; length; the time
+/// from its end to its deadline; 1 if lost, plus 2 if released; its token, as the difference from what it would be if
+/// it rose with the clock (0: none).
 fn packed(history: &History) -> Value {
     let tenth = |at: u64| at.saturating_sub(history.span.0) / 100_000;
     let mut holds: Vec<&Hold> = history.holds.iter().collect();
@@ -141,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn base_64_is_as_everybody_has_it() {
+    fn base_64_is_the_common_one() {
         for (text, coded) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")] {
             assert_eq!(base64(text.as_bytes()), coded);
         }

@@ -1,34 +1,23 @@
-//! A network between clients and one master, which passes bytes until it is told to misbehave.
+//! A network between clients and one master, which passes bytes until a fault is set.
 //!
 //! It does what networks do, not more: bytes of one connection are delayed, held back until it heals (as TCP's
-//! retransmission does), or lost together with all later bytes of that connection. It makes no hole in a stream, which no
-//! network does.
+//! retransmission does), or lost together with all later bytes of that connection. It makes no hole in a stream, which
+//! no network does.
 
+use super::pipe::Pipe;
+pub use super::pipe::{Done, Way};
 use crate::servers::free_port;
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::set_socket_linger;
-use std::collections::VecDeque;
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// What becomes of the bytes that go one way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// They arrive.
-    Pass,
-    /// They arrive so much later, in order.
-    Late(Duration),
-    /// They arrive when the way passes again; also those of connections that were closed meanwhile.
-    Hold,
-    /// They are lost, and the connection with them: it stays open, and nothing comes that way any more.
-    Swallow,
-}
-
-/// The state of the network between clients and the master.
+/// The state of the network between the clients and the master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
     /// From the clients to the master.
@@ -40,9 +29,9 @@ pub struct Link {
 }
 
 impl Link {
-    /// As a network should be.
+    /// A network without faults.
     pub const CLEAR: Link = Link { requests: Way::Pass, replies: Way::Pass, refused: false };
-    /// Nobody listens.
+    /// Connections are refused.
     pub const REFUSED: Link = Link { refused: true, ..Link::CLEAR };
 
     /// A partition of one way or both.
@@ -55,21 +44,6 @@ impl Link {
     pub fn slow(by: Duration) -> Link {
         Link { requests: Way::Late(by), replies: Way::Late(by), refused: false }
     }
-}
-
-/// What a proxy has done so far, in bytes and connections.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Done {
-    /// Connections accepted.
-    pub accepted: u64,
-    /// Connections ended by a cut or a refusal.
-    pub cut: u64,
-    /// Bytes that were lost.
-    pub swallowed: u64,
-    /// Bytes that were held back.
-    pub held: u64,
-    /// Bytes that were delayed.
-    pub late: u64,
 }
 
 struct Orders {
@@ -88,7 +62,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// In front of the master at this port of loopback.
+    /// Starts a proxy in front of the master at this port of loopback.
     ///
     /// # Errors
     ///
@@ -100,8 +74,9 @@ impl Proxy {
         let (wake, woken) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
         woken.set_nonblocking(true)?;
-        let mut pump = Pump { port, to, listener: Some(listener), orders: orders.clone(), woken, lines: Vec::new() };
-        let thread = thread::Builder::new().name(format!("proxy-{port}")).spawn(move || while pump.turn() {})?;
+        let mut pump =
+            Pump { port, to, listener: Some(listener), orders: orders.clone(), woken, connections: Vec::new() };
+        let thread = thread::Builder::new().name(format!("proxy-{port}")).spawn(move || while pump.step() {})?;
         Ok(Proxy { port, orders, wake, thread: Some(thread) })
     }
 
@@ -117,24 +92,24 @@ impl Proxy {
 
     /// The network from now on. Connections that lost bytes stay lost: [`cut`](Proxy::cut) ends them.
     pub fn set(&self, link: Link) {
-        lock(&self.orders).link = link;
+        self.orders.lock().link = link;
         self.wake();
     }
 
     /// The network now.
     pub fn link(&self) -> Link {
-        lock(&self.orders).link
+        self.orders.lock().link
     }
 
     /// Resets all connections once; new ones are accepted.
     pub fn cut(&self) {
-        lock(&self.orders).cut = true;
+        self.orders.lock().cut = true;
         self.wake();
     }
 
-    /// What it has done so far: a fault that touched nothing was none.
+    /// What it has done so far. A fault that touched no bytes was none.
     pub fn done(&self) -> Done {
-        lock(&self.orders).done
+        self.orders.lock().done
     }
 
     fn wake(&self) {
@@ -144,16 +119,12 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        lock(&self.orders).stop = true;
+        self.orders.lock().stop = true;
         self.wake();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
-}
-
-fn lock(orders: &Mutex<Orders>) -> MutexGuard<'_, Orders> {
-    orders.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn listen(port: u16) -> io::Result<TcpListener> {
@@ -162,12 +133,10 @@ fn listen(port: u16) -> io::Result<TcpListener> {
     Ok(listener)
 }
 
-/// As long as the master's port is there, connecting to it on loopback does not take longer, even if it stands still.
-const CONNECT_LIMIT: Duration = Duration::from_millis(500);
-/// More than this is not read ahead of the other side.
-const READ_AHEAD: usize = 1 << 20;
-/// When a port that was given up is asked for again.
-const AGAIN: Duration = Duration::from_millis(5);
+/// While the master's port is open, connecting to it on loopback takes less than this, even if the master is stopped.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
+/// How often a port that was given up is tried again.
+const LISTEN_INTERVAL: Duration = Duration::from_millis(5);
 
 struct Pump {
     port: u16,
@@ -175,23 +144,23 @@ struct Pump {
     listener: Option<TcpListener>,
     orders: Arc<Mutex<Orders>>,
     woken: UnixStream,
-    lines: Vec<Line>,
+    connections: Vec<Connection>,
 }
 
 impl Pump {
     /// Waits for something to do and does it; `false` when it is over.
-    fn turn(&mut self) -> bool {
+    fn step(&mut self) -> bool {
         let now = Instant::now();
-        let mut orders = lock(&self.orders);
+        let mut orders = self.orders.lock();
         if orders.stop {
             return false;
         }
         let link = orders.link;
         if std::mem::take(&mut orders.cut) || link.refused {
-            orders.done.cut += self.lines.len() as u64;
-            self.lines.drain(..).for_each(Line::reset);
+            orders.done.cut += self.connections.len() as u64;
+            self.connections.drain(..).for_each(Connection::reset);
         }
-        self.lines.retain_mut(|line| line.write(link, now));
+        self.connections.retain_mut(|connection| connection.write(link, now));
         drop(orders);
         if link.refused {
             self.listener = None;
@@ -201,34 +170,35 @@ impl Pump {
         self.wait(link, now);
         while (&self.woken).read(&mut [0; 64]).is_ok_and(|n| n > 0) {}
         let accepted = self.accept();
-        // Under the lock: what is sent after `set` has returned meets the new network.
-        let mut orders = lock(&self.orders);
+        // Under the mutex, so that what is sent after `set` has returned meets the new network.
+        let mut orders = self.orders.lock();
         let (link, done) = (orders.link, &mut orders.done);
         done.accepted += accepted;
         if !link.refused {
             let now = Instant::now();
-            for line in &mut self.lines {
-                line.up.read(&line.client, link.requests, now, done);
-                line.down.read(&line.server, link.replies, now, done);
+            for connection in &mut self.connections {
+                let Connection { client, server, up, down } = connection;
+                up.read(client, link.requests, now, done);
+                down.read(server, link.replies, now, done);
             }
         }
         true
     }
 
-    /// Takes all who have come; how many they are.
+    /// Accepts all that have come; how many they are.
     fn accept(&mut self) -> u64 {
         let mut accepted = 0;
         let Some(listener) = &self.listener else { return accepted };
         while let Ok((client, _)) = listener.accept() {
             accepted += 1;
             let to = SocketAddr::from((Ipv4Addr::LOCALHOST, self.to));
-            // A master that is down: the client's connection ends.
-            let Ok(server) = TcpStream::connect_timeout(&to, CONNECT_LIMIT) else { continue };
+            // If the master is down, the client's connection ends.
+            let Ok(server) = TcpStream::connect_timeout(&to, CONNECT_TIMEOUT) else { continue };
             for socket in [&client, &server] {
                 let _ = socket.set_nodelay(true);
                 let _ = socket.set_nonblocking(true);
             }
-            self.lines.push(Line { client, server, up: Pipe::default(), down: Pipe::default() });
+            self.connections.push(Connection { client, server, up: Pipe::default(), down: Pipe::default() });
         }
         accepted
     }
@@ -236,39 +206,38 @@ impl Pump {
     fn wait(&self, link: Link, now: Instant) {
         let mut fds = vec![PollFd::new(&self.woken, PollFlags::IN)];
         fds.extend(self.listener.iter().map(|listener| PollFd::new(listener, PollFlags::IN)));
-        for line in &self.lines {
-            for (socket, reads, writes) in [(&line.client, &line.up, &line.down), (&line.server, &line.down, &line.up)]
-            {
+        for connection in &self.connections {
+            let Connection { client, server, up, down } = connection;
+            for (socket, reads, writes) in [(client, up, down), (server, down, up)] {
                 let mut events = PollFlags::empty();
                 events.set(PollFlags::IN, reads.wants_more());
                 events.set(PollFlags::OUT, writes.blocked);
-                // One that nothing is wanted of would still report its end, over and over.
+                // A socket that is polled for nothing would still report its end, over and over.
                 if !events.is_empty() {
                     fds.push(PollFd::new(socket, events));
                 }
             }
         }
-        let again = (self.listener.is_none() && !link.refused).then_some(AGAIN);
-        let due =
-            self.lines.iter().flat_map(|line| [line.up.due(link.requests, now), line.down.due(link.replies, now)]);
+        let again = (self.listener.is_none() && !link.refused).then_some(LISTEN_INTERVAL);
+        let due = self.connections.iter().flat_map(|c| [c.up.due(link.requests, now), c.down.due(link.replies, now)]);
         let timeout = due.flatten().chain(again).min().and_then(|left| Timespec::try_from(left).ok());
         let _ = poll(&mut fds, timeout.as_ref());
     }
 }
 
-struct Line {
+struct Connection {
     client: TcpStream,
     server: TcpStream,
     up: Pipe,
     down: Pipe,
 }
 
-impl Line {
+impl Connection {
     /// `false` when it has ended.
     fn write(&mut self, link: Link, now: Instant) -> bool {
         self.up.write(&self.server, link.requests, now);
         self.down.write(&self.client, link.replies, now);
-        // The other side of a connection that lost bytes learns of its end when somebody can tell it.
+        // The other side of a connection that lost bytes learns of its end when the way is open again.
         let over = |pipe: &Pipe, way| pipe.deaf && pipe.ended && way != Way::Swallow;
         !(self.up.finished && self.down.finished || over(&self.up, link.requests) || over(&self.down, link.replies))
     }
@@ -276,104 +245,6 @@ impl Line {
     fn reset(self) {
         for socket in [&self.client, &self.server] {
             let _ = set_socket_linger(socket, Some(Duration::ZERO));
-        }
-    }
-}
-
-/// One direction of a connection.
-#[derive(Default)]
-struct Pipe {
-    chunks: VecDeque<(Instant, Vec<u8>)>,
-    queued: usize,
-    /// The source has ended.
-    ended: bool,
-    /// Bytes were lost, so no later ones arrive.
-    deaf: bool,
-    /// The destination knows the end, or is gone.
-    finished: bool,
-    /// The destination takes no more for now.
-    blocked: bool,
-}
-
-impl Pipe {
-    fn wants_more(&self) -> bool {
-        !self.ended && self.queued < READ_AHEAD
-    }
-
-    /// How long until there is something to write.
-    fn due(&self, way: Way, now: Instant) -> Option<Duration> {
-        let flows = !self.finished && !self.blocked && matches!(way, Way::Pass | Way::Late(_));
-        let (due, _) = self.chunks.front().filter(|_| flows)?;
-        Some(due.saturating_duration_since(now))
-    }
-
-    fn read(&mut self, mut from: &TcpStream, way: Way, now: Instant, done: &mut Done) {
-        let mut buffer = [0; 16 * 1024];
-        while self.wants_more() {
-            match from.read(&mut buffer) {
-                Ok(0) => self.ended = true,
-                Ok(n) => self.take(&buffer[..n], way, now, done),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                Err(_) => self.ended = true,
-            }
-        }
-    }
-
-    fn take(&mut self, bytes: &[u8], way: Way, now: Instant, done: &mut Done) {
-        self.deaf |= way == Way::Swallow;
-        let n = bytes.len() as u64;
-        if self.deaf || self.finished {
-            done.swallowed += n;
-            return;
-        }
-        let due = match way {
-            Way::Late(by) => {
-                done.late += n;
-                now + by
-            }
-            Way::Hold => {
-                done.held += n;
-                now
-            }
-            Way::Pass | Way::Swallow => now,
-        };
-        self.chunks.push_back((due, bytes.to_vec()));
-        self.queued += bytes.len();
-    }
-
-    fn write(&mut self, mut into: &TcpStream, way: Way, now: Instant) {
-        self.blocked = false;
-        if self.finished || matches!(way, Way::Hold | Way::Swallow) {
-            return;
-        }
-        while let Some((due, chunk)) = self.chunks.front_mut() {
-            if *due > now {
-                return;
-            }
-            match into.write(chunk) {
-                Ok(n) => {
-                    self.queued -= n;
-                    chunk.drain(..n);
-                    if chunk.is_empty() {
-                        self.chunks.pop_front();
-                    }
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.blocked = true;
-                    return;
-                }
-                Err(_) => {
-                    self.chunks.clear();
-                    (self.queued, self.finished) = (0, true);
-                    return;
-                }
-            }
-        }
-        if self.ended && !self.deaf {
-            let _ = into.shutdown(Shutdown::Write);
-            self.finished = true;
         }
     }
 }

@@ -1,12 +1,14 @@
-//! The resource that the locks guard: registers that are read, thought about, and written.
+//! The resource that the locks guard: registers that workers read, and write after a pause.
 //!
-//! Each lock has two. The *fenced* one remembers the highest fencing token it has seen, in reads too, and refuses lower
-//! ones. The *free* one takes every write, so what a paused worker writes too late destroys what was written meanwhile.
+//! Each lock has two. The *fenced* register remembers the highest fencing token that it has seen, in reads too, and
+//! refuses lower ones. The *free* (unfenced) register takes every write, so a worker that was paused and writes too
+//! late destroys what was written meanwhile.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -19,10 +21,10 @@ pub struct Account {
     pub token: u64,
     /// Updates that were acknowledged.
     pub accepted: u64,
-    /// Acknowledged updates that a later write did not know of.
+    /// Acknowledged updates that a later write overwrote without having read them.
     pub lost: u64,
-    /// Writes that came when a later holder had begun, by workers of the library and by commands; only the free register
-    /// takes them.
+    /// Writes that came after a later holder had begun, by workers that use the library and by commands. Only the free
+    /// register takes them.
     pub late_writes: [u64; 2],
     /// Reads and writes that were refused.
     pub refused: u64,
@@ -48,10 +50,6 @@ impl Account {
 pub type Accounts = BTreeMap<usize, (Account, Account)>;
 
 type Shared = Arc<Mutex<Accounts>>;
-
-fn lock(accounts: &Shared) -> MutexGuard<'_, Accounts> {
-    accounts.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Serves registers on loopback until the process ends.
 pub struct Registers {
@@ -79,19 +77,19 @@ impl Registers {
         Ok(Registers { port, accounts })
     }
 
-    /// Where.
+    /// The port on loopback.
     pub fn port(&self) -> u16 {
         self.port
     }
 
     /// What is in them.
     pub fn accounts(&self) -> Accounts {
-        lock(&self.accounts).clone()
+        self.accounts.lock().clone()
     }
 
     /// Updates of free registers that were lost so far.
     pub fn lost_free(&self) -> u64 {
-        lock(&self.accounts).values().map(|(_, free)| free.lost).sum()
+        self.accounts.lock().values().map(|(_, free)| free.lost).sum()
     }
 }
 
@@ -112,7 +110,7 @@ fn answer(line: &str, accounts: &Shared) -> Option<String> {
     let what = words.next()?;
     let mut number = || words.next()?.parse::<u64>().ok();
     let (name, token) = (number()? as usize, number()?);
-    let mut accounts = lock(accounts);
+    let mut accounts = accounts.lock();
     let (fenced, free) = accounts.entry(name).or_default();
     if what != "free" && !fenced.knows(token) {
         return Some("stale".into());
@@ -140,7 +138,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// If nobody serves.
+    /// If the registers are not served.
     pub fn open(port: u16, by_command: bool) -> io::Result<Session> {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
         stream.set_nodelay(true)?;
@@ -152,7 +150,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// If the server is gone.
+    /// If the server has ended.
     pub fn read(&mut self, name: usize, token: u64) -> io::Result<Option<(u64, u64)>> {
         let reply = self.ask(&format!("read {name} {token}"))?;
         let values = reply.split_once(' ').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
@@ -166,7 +164,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// If the server is gone.
+    /// If the server has ended.
     pub fn write_fenced(&mut self, name: usize, token: u64, base: u64) -> io::Result<bool> {
         Ok(self.ask(&format!("fenced {name} {token} {base}"))? == "ok")
     }
@@ -175,7 +173,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// If the server is gone.
+    /// If the server has ended.
     pub fn write_free(&mut self, name: usize, token: u64, base: u64) -> io::Result<()> {
         let command = u8::from(self.by_command);
         self.ask(&format!("free {name} {token} {base} {command}")).map(drop)

@@ -1,4 +1,4 @@
-//! What a run came to, in words.
+//! The result of a run, as text.
 
 use super::check::{History, overlaps};
 use super::faults::Fault;
@@ -8,7 +8,7 @@ use crate::Verdict;
 use std::fmt::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Violations of one arena that are printed.
+/// So many violations of one arena are printed.
 const SHOWN: usize = 10;
 
 /// One arena's figures: a name, a value.
@@ -36,7 +36,7 @@ pub fn figures(history: &History) -> Vec<(&'static str, String)> {
             ),
         ),
         (
-            "free register (control)",
+            "unfenced register (control)",
             format!(
                 "{} updates, {} lost by {} late writes",
                 sum(|a| a.accepted, false),
@@ -47,10 +47,10 @@ pub fn figures(history: &History) -> Vec<(&'static str, String)> {
         ("late writes by commands", sum(|a| a.late_writes[1], false).to_string()),
         ("leases lost", if losses.is_empty() { "0".into() } else { losses }),
         (
-            "losses told after the deadline",
+            "losses announced after deadline",
             match late.iter().max() {
                 None => "0".into(),
-                Some(most) => format!("{}, at most {} ms of waking time", late.len(), most * 10),
+                Some(most) => format!("{}, at most {} ms awake", late.len(), most * 10),
             },
         ),
         (
@@ -60,7 +60,7 @@ pub fn figures(history: &History) -> Vec<(&'static str, String)> {
                 None => "some".into(),
             },
         ),
-        ("calls that waited in vain", history.busy.to_string()),
+        ("waits that were not granted", history.busy.to_string()),
         ("faults", history.faults.len().to_string()),
     ]
 }
@@ -69,13 +69,13 @@ fn ms(d: Duration) -> String {
     if d == Duration::MAX { "never".into() } else { format!("{} ms", d.as_millis()) }
 }
 
-/// The rows of the table of faults: kind, times, recovery in the middle and at most.
+/// The rows of the table of faults: kind, times, recovery by median and maximum.
 pub fn tolls(history: &History) -> Vec<(Fault, u64, String, String)> {
     let tolls = history.tolls();
     tolls.into_iter().map(|(fault, toll)| (fault, toll.times, ms(toll.recovery.0), ms(toll.recovery.1))).collect()
 }
 
-/// All of one arena.
+/// Everything about one arena.
 pub fn text(history: &History) -> String {
     let mut out = String::new();
     let seconds = (history.span.1 - history.span.0) as f64 / 1e9;
@@ -83,11 +83,11 @@ pub fn text(history: &History) -> String {
     for (name, value) in figures(history) {
         let _ = writeln!(out, "  {name:<34} {value}");
     }
-    let said: Vec<String> = history.said.iter().map(|(what, n)| format!("{what} {n}")).collect();
-    let _ = writeln!(out, "  {:<34} {}", "heard", said.join(", "));
-    let _ = writeln!(out, "  {:<34} {:>5}  next grant after its end: middle, most", "fault", "times");
-    for (fault, times, middle, most) in tolls(history) {
-        let _ = writeln!(out, "  {:<34} {times:>5}  {middle:>9} {most:>9}", fault.name());
+    let reported: Vec<String> = history.reported.iter().map(|(what, n)| format!("{what} {n}")).collect();
+    let _ = writeln!(out, "  {:<34} {}", "reported", reported.join(", "));
+    let _ = writeln!(out, "  {:<34} {:>5}  next grant after its end: median, maximum", "fault", "times");
+    for (fault, times, median, maximum) in tolls(history) {
+        let _ = writeln!(out, "  {:<34} {times:>5}  {median:>9} {maximum:>9}", fault.name());
     }
     let violations = history.violations();
     for violation in violations.iter().take(SHOWN) {
@@ -102,7 +102,7 @@ pub fn text(history: &History) -> String {
     out
 }
 
-/// The verdict over all arenas.
+/// The verdict on all arenas.
 pub fn verdict(histories: &[History]) -> Verdict {
     let violations: usize = histories.iter().map(|history| history.violations().len()).sum();
     let vacuous: Vec<String> = histories.iter().flat_map(History::vacuous).collect();
@@ -114,7 +114,8 @@ pub fn verdict(histories: &[History]) -> Verdict {
     let fenced: u64 = histories.iter().flat_map(|h| h.accounts.values()).map(|(fenced, _)| fenced.accepted).sum();
     let free: u64 = histories.iter().flat_map(|h| h.accounts.values()).map(|(_, free)| free.lost).sum();
     let line = format!(
-        "{holds} acquisitions on {} deployments under {faults} faults of {} kinds; {fenced} fenced updates, none lost; the unfenced control lost {free}",
+        "{holds} acquisitions on {} deployments under {faults} faults of {} kinds; {fenced} fenced updates, none lost; \
+         the unfenced control lost {free}",
         histories.len(),
         kinds.len()
     );

@@ -1,24 +1,25 @@
-//! `verify nemesis-worker`: a process that takes locks through the library, works under them, and tells all of it.
+//! `verify nemesis-worker`: a process that acquires locks through the library, works under them, and reports all of it.
 
 use super::dice::Dice;
 use super::history::{Event, now};
 use super::register::Session;
+use parking_lot::Mutex;
 use redleash::{Client, Error, Lease, LockGuard, Lost, Options as LockOptions, ReleaseOutcome, Retry};
 use std::io::{self, Read};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// The metronome's tick.
+/// The tick of the metronome, which counts the time that the process is awake.
 pub const TICK: Duration = Duration::from_millis(10);
-/// A write is begun only if the lease lasts for so long yet.
-const ENOUGH: Duration = Duration::from_millis(150);
+/// A write is begun only if the lease lasts for at least so much longer.
+const LEAST_LEFT: Duration = Duration::from_millis(150);
 
-/// What the nemesis tells a worker.
+/// The options of a worker.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Options {
-    /// Where the registers are.
+    /// The port of the registers.
     #[arg(long)]
     pub registers: u16,
     /// The number of locks.
@@ -36,7 +37,7 @@ pub struct Options {
     /// The seed.
     #[arg(long)]
     pub seed: u64,
-    /// Without the quarantine.
+    /// Switch the quarantine off.
     #[arg(long)]
     pub no_quarantine: bool,
 }
@@ -45,10 +46,10 @@ pub struct Options {
 ///
 /// # Errors
 ///
-/// As the library has it.
-pub fn client(options: &Options, nodes: &[String]) -> Result<Client, Error> {
+/// The error of the library.
+pub fn client(options: &Options, urls: &[String]) -> Result<Client, Error> {
     Client::builder()
-        .nodes(nodes)
+        .nodes(urls)
         .ttl(Duration::from_millis(options.ttl))
         .max_lease(Duration::from_millis(options.max_lease))
         .fault_margin(options.margin)
@@ -66,14 +67,14 @@ pub fn client(options: &Options, nodes: &[String]) -> Result<Client, Error> {
 
 /// Works until its standard input ends.
 pub fn run(options: &Options) -> ! {
-    let nodes: Vec<String> = std::env::var("REDLEASH_NODES").unwrap_or_default().split(',').map(String::from).collect();
+    let urls: Vec<String> = std::env::var("REDLEASH_NODES").unwrap_or_default().split(',').map(String::from).collect();
     let stop = Arc::new(AtomicBool::new(false));
-    let told = stop.clone();
+    let ended = stop.clone();
     thread::spawn(move || {
         let _ = io::stdin().read_to_end(&mut Vec::new());
-        told.store(true, Ordering::SeqCst);
+        ended.store(true, Ordering::SeqCst);
     });
-    let result = client(options, &nodes).map_err(|error| error.to_string()).and_then(|client| {
+    let result = client(options, &urls).map_err(|error| error.to_string()).and_then(|client| {
         let session = Session::open(options.registers, false).map_err(|error| error.to_string())?;
         let mut worker = Worker { client, session, dice: Dice::new(options.seed), watch: Arc::default(), holds: 0 };
         worker.work(options, &stop);
@@ -81,7 +82,7 @@ pub fn run(options: &Options) -> ! {
         Ok(())
     });
     if let Err(problem) = result {
-        Event::Trouble(problem.replace('\n', "; ")).say();
+        Event::Error(problem.replace('\n', "; ")).print();
         std::process::exit(1);
     }
     std::process::exit(0);
@@ -93,15 +94,12 @@ struct Watch {
     hold: u64,
     guard: Option<Arc<LockGuard>>,
     until: u64,
-    told: bool,
+    /// Whether the loss was announced.
+    announced: bool,
     late: u64,
 }
 
 type Shared = Arc<Mutex<Watch>>;
-
-fn lock(watch: &Shared) -> MutexGuard<'_, Watch> {
-    watch.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Watch {
     fn tick(&mut self) {
@@ -109,7 +107,7 @@ impl Watch {
         let (at, left) = (now(), guard.remaining());
         if !left.is_zero() {
             self.see(at + left.as_nanos() as u64);
-        } else if !self.told && at > self.until {
+        } else if !self.announced && at > self.until {
             self.late += 1;
         }
     }
@@ -117,14 +115,14 @@ impl Watch {
     fn see(&mut self, until: u64) {
         if until > self.until + 1_000_000 {
             self.until = until;
-            Event::Until(until).say();
+            Event::Until(until).print();
         }
     }
 
     fn lost(&mut self, hold: u64, lost: &Lost) {
         if self.hold == hold && self.guard.is_some() {
-            self.told = true;
-            Event::Lost { at: now(), reason: format!("{:?}", lost.reason) }.say();
+            self.announced = true;
+            Event::Lost { at: now(), reason: format!("{:?}", lost.reason) }.print();
         }
     }
 }
@@ -143,7 +141,7 @@ impl Worker {
         thread::spawn(move || {
             loop {
                 thread::sleep(TICK);
-                lock(&watch).tick();
+                watch.lock().tick();
             }
         });
         while !stop.load(Ordering::SeqCst) {
@@ -157,13 +155,13 @@ impl Worker {
             match waited {
                 Ok(Some(guard)) => {
                     if let Err(error) = self.hold(name, guard) {
-                        Event::Trouble(format!("registers: {error}")).say();
+                        Event::Error(format!("registers: {error}")).print();
                         return;
                     }
                 }
-                Ok(None) => Event::Busy.say(),
+                Ok(None) => Event::Busy.print(),
                 Err(error) => {
-                    Event::Trouble(variant(&error)).say();
+                    Event::Error(variant(&error)).print();
                     thread::sleep(Duration::from_millis(20));
                 }
             }
@@ -182,50 +180,50 @@ impl Worker {
     fn hold(&mut self, name: usize, guard: LockGuard) -> io::Result<()> {
         let at = now();
         let until = at + guard.remaining().as_nanos() as u64;
-        Event::Granted { name, at, until }.say();
+        Event::Granted { name, at, until }.print();
         let guard = Arc::new(guard);
         self.holds += 1;
         let hold = self.holds;
-        *lock(&self.watch) = Watch { hold, guard: Some(guard.clone()), until, told: false, late: 0 };
+        *self.watch.lock() = Watch { hold, guard: Some(guard.clone()), until, announced: false, late: 0 };
         self.ask_for_the_loss(&guard, hold);
         let token = guard.fencing_token();
         if let Ok(token) = token {
-            Event::Token(token).say();
-            self.turns(name, &guard, token)?;
+            Event::Token(token).print();
+            self.update(name, &guard, token)?;
         }
-        // Whoever finds its lease over waits for the signal too: how late it comes is part of the history.
-        while guard.check().is_err() && !lock(&self.watch).told && lock(&self.watch).late < 200 {
+        // If the lease is over, the worker waits for the announcement too: how late it comes is part of the history.
+        while guard.check().is_err() && !self.watch.lock().announced && self.watch.lock().late < 200 {
             thread::sleep(TICK / 2);
         }
         let late = {
-            let mut watch = lock(&self.watch);
+            let mut watch = self.watch.lock();
             watch.guard = None;
             watch.late
         };
         if late > 0 {
-            Event::Late(late).say();
+            Event::Late(late).print();
         }
-        Event::Left { at: now() }.say();
+        Event::Left { at: now() }.print();
         self.let_go(guard);
         Ok(())
     }
 
-    /// By callback or by channel.
+    /// Asks for the announcement of a loss: by callback or by channel.
     fn ask_for_the_loss(&mut self, guard: &LockGuard, hold: u64) {
         let watch = self.watch.clone();
         if self.dice.one_in(2) {
-            guard.on_lost(move |loss| lock(&watch).lost(hold, &loss));
+            guard.on_lost(move |loss| watch.lock().lost(hold, &loss));
         } else {
             let signal = guard.lost().clone();
             thread::spawn(move || {
                 if let Ok(loss) = signal.recv() {
-                    lock(&watch).lost(hold, &loss);
+                    watch.lock().lost(hold, &loss);
                 }
             });
         }
     }
 
-    fn turns(&mut self, name: usize, guard: &LockGuard, token: u64) -> io::Result<()> {
+    fn update(&mut self, name: usize, guard: &LockGuard, token: u64) -> io::Result<()> {
         let mut work = match self.dice.range(0, 39) {
             0 => self.dice.range(500, 3000),
             1..=4 => self.dice.range(30, 150),
@@ -233,7 +231,7 @@ impl Worker {
         } as i64;
         while work > 0 {
             let Some((fenced, free)) = self.session.read(name, token)? else { return Ok(()) };
-            match guard.ensure(ENOUGH) {
+            match guard.ensure(LEAST_LEFT) {
                 Ok(()) => {}
                 Err(Error::Lost(_)) => return Ok(()),
                 Err(_) => {
@@ -244,10 +242,10 @@ impl Worker {
             }
             let thought = if work > 20 || self.dice.one_in(20) { 40 } else { self.dice.range(0, 3) };
             if thought == 40 {
-                Event::Thinking.say();
+                Event::Thinking.print();
             }
             thread::sleep(Duration::from_millis(thought));
-            // On purpose no check here: this is the write that only the resource can refuse.
+            // There is no check here on purpose: this is the write that only the resource can refuse.
             let _ = self.session.write_fenced(name, token, fenced)?;
             self.session.write_free(name, token, free)?;
             work -= thought as i64 + 1;
@@ -256,7 +254,7 @@ impl Worker {
     }
 
     fn let_go(&mut self, guard: Arc<LockGuard>) {
-        // The metronome's share is gone with the watch.
+        // The metronome's share of the guard was dropped with the watch.
         let Some(guard) = Arc::into_inner(guard) else { return };
         if self.dice.one_in(3) {
             drop(guard);
@@ -268,7 +266,7 @@ impl Worker {
             ReleaseOutcome::Unconfirmed(_) => "Unconfirmed".into(),
             other => format!("{other:?}"),
         })
-        .say();
+        .print();
     }
 }
 

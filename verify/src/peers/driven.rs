@@ -7,15 +7,16 @@ use std::collections::HashMap;
 use std::io::{self, BufRead, Write};
 use std::time::Duration;
 
-const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+/// How long the masters may take until all are connected.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Answers the questions on stdin until it ends. The first line tells whether the masters were accepted.
+/// Answers the questions on stdin until it ends. The first answer says whether the masters were accepted.
 ///
 /// # Errors
 ///
 /// If stdin or stdout fails.
-pub fn serve(nodes: &str, ttl: Duration, fault_margin: usize) -> io::Result<()> {
-    let urls = nodes.split(',').map(|node| format!("redis://{node}"));
+pub fn serve(addresses: &str, ttl: Duration, fault_margin: usize) -> io::Result<()> {
+    let urls = addresses.split(',').map(|address| format!("redis://{address}"));
     let client = match Client::builder().nodes(urls).fault_margin(fault_margin).build() {
         Ok(client) => client,
         Err(error) => return say(&no(&error)),
@@ -33,18 +34,18 @@ pub fn serve(nodes: &str, ttl: Duration, fault_margin: usize) -> io::Result<()> 
     Ok(())
 }
 
-/// New masters are settled once; the second client of the same masters is told that this was done. On a busy machine not
-/// all of them are connected yet.
+/// Settles new masters. The second client of the same masters finds that this was done. On a busy machine not all
+/// masters are connected at once, so this tries again for a while.
 fn settle(client: &Client) -> Result<(), Error> {
-    let mut said = Ok(());
-    wait_until(CONNECT_LIMIT, || {
-        said = match client.init() {
+    let mut settled = Ok(());
+    wait_until(CONNECT_TIMEOUT, || {
+        settled = match client.init() {
             Ok(_) | Err(Error::NotBlank(_)) => Ok(()),
             Err(error) => Err(error),
         };
-        !matches!(said, Err(Error::NoQuorum(_)))
+        !matches!(settled, Err(Error::NoQuorum(_)))
     });
-    said
+    settled
 }
 
 fn answer(client: &Client, held: &mut HashMap<String, LockGuard>, question: &str, name: &str, ttl: Duration) -> Answer {
@@ -67,13 +68,13 @@ fn answer(client: &Client, held: &mut HashMap<String, LockGuard>, question: &str
     let Some(guard) = held.get(name) else {
         return Answer { why: Some("not acquired".into()), ..Answer::default() };
     };
-    let said = match question {
+    let result = match question {
         "valid" => guard.check(),
         "ask" => guard.verify(),
         "extend" => guard.extend(ttl),
         _ => return Answer { none: true, ..Answer::default() },
     };
-    said.map_or_else(|error| no(&error), |()| Answer { ok: true, ..Answer::default() })
+    result.map_or_else(|error| no(&error), |()| Answer { ok: true, ..Answer::default() })
 }
 
 fn no(error: &Error) -> Answer {

@@ -1,4 +1,4 @@
-//! One client of one library in a process of its own, asked line by line.
+//! One client of one library, in a process of its own that answers one line per question.
 
 use super::roster::Peer;
 use rustix::process::{Pid, Signal, kill_process};
@@ -11,9 +11,9 @@ use std::thread;
 use std::time::Duration;
 
 /// How long a client may take to start, and to answer.
-const LIMIT: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What a client says of itself.
+/// What a client answers.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 pub struct Answer {
     /// Yes or no.
@@ -21,7 +21,7 @@ pub struct Answer {
     /// The library has no such call.
     #[serde(default)]
     pub none: bool,
-    /// Its words for the no.
+    /// Why not, as the library says it.
     pub why: Option<String>,
 }
 
@@ -33,16 +33,16 @@ pub struct Duel {
 }
 
 impl Duel {
-    /// Starts a client of the masters at `nodes`, each `host:port`. The answer tells whether it accepted them.
+    /// Starts a client of the masters at `addresses`, each `host:port`. The answer says whether it accepted them.
     ///
     /// # Errors
     ///
     /// If the program cannot be started or says nothing.
-    pub fn start(peer: &Peer, here: &Path, nodes: &[String], ttl: Duration) -> io::Result<(Duel, Answer)> {
+    pub fn start(peer: &Peer, here: &Path, addresses: &[String], ttl: Duration) -> io::Result<(Duel, Answer)> {
         let (program, arguments, folder) = peer.command(here)?;
         let mut child = Command::new(program)
             .args(arguments)
-            .args(["--nodes", &nodes.join(","), "--ttl", &ttl.as_millis().to_string()])
+            .args(["--nodes", &addresses.join(","), "--ttl", &ttl.as_millis().to_string()])
             .current_dir(folder)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -51,10 +51,10 @@ impl Duel {
         let (Some(questions), Some(out)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(io::Error::other("a child without pipes"));
         };
-        let (tell, answers) = channel();
+        let (sender, answers) = channel();
         thread::spawn(move || {
             for line in BufReader::new(out).lines().map_while(Result::ok) {
-                if tell.send(line).is_err() {
+                if sender.send(line).is_err() {
                     break;
                 }
             }
@@ -90,7 +90,7 @@ impl Duel {
     ///
     /// If the client has ended or does not answer.
     pub fn answer(&mut self) -> io::Result<Answer> {
-        match self.answer_within(LIMIT)? {
+        match self.answer_within(ANSWER_TIMEOUT)? {
             Some(answer) => Ok(answer),
             None => Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not answer")),
         }

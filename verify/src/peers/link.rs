@@ -1,15 +1,16 @@
-//! A network path to one master on which a release can be late: the message that carries it is held back, and with it
-//! what follows on the same connection. Other connections are not. What was sent is delivered even if the sender has closed
-//! the connection meanwhile, as TCP does.
+//! A network path to one master on which a release can be late: the message with the release is held back, together
+//! with what follows on the same connection, but not on other connections. As with TCP, what was sent is delivered even
+//! if the sender has closed the connection meanwhile.
 
 use crate::servers::wait_until;
+use parking_lot::Mutex;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// What the next release meets.
+/// What happens to the next release.
 #[derive(Debug)]
 enum Fate {
     /// Nothing.
@@ -39,7 +40,8 @@ impl Link {
         let port = listener.local_addr()?.port();
         let fate = Arc::new(Mutex::new(Fate::Clear));
         let (shared, release) = (fate.clone(), release.as_bytes().to_vec());
-        // It ends with the program: a blocked accept has no other end, and a port is all that it keeps.
+        // This thread ends with the program, because a blocked accept has no other end. It keeps a port and nothing
+        // else.
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 if let Err(error) = connect(client, target, &release, &shared) {
@@ -57,12 +59,12 @@ impl Link {
 
     /// The next release is held back for `delay`.
     pub fn arm(&self, delay: Duration) {
-        *lock(&self.fate) = Fate::Armed(delay);
+        *self.fate.lock() = Fate::Armed(delay);
     }
 
-    /// A release that has not come is no longer waited for.
+    /// If no release has come, the next one is not held back any more.
     pub fn disarm(&self) {
-        let mut fate = lock(&self.fate);
+        let mut fate = self.fate.lock();
         if matches!(*fate, Fate::Armed(_)) {
             *fate = Fate::Clear;
         }
@@ -70,17 +72,13 @@ impl Link {
 
     /// Whether a release came and was held back, and may have been delivered since.
     pub fn caught(&self) -> bool {
-        matches!(*lock(&self.fate), Fate::Holding | Fate::Delivered)
+        matches!(*self.fate.lock(), Fate::Holding | Fate::Delivered)
     }
 
     /// Waits until no release is held back.
     pub fn wait(&self, limit: Duration) -> bool {
-        wait_until(limit, || !matches!(*lock(&self.fate), Fate::Holding))
+        wait_until(limit, || !matches!(*self.fate.lock(), Fate::Holding))
     }
-}
-
-fn lock(fate: &Mutex<Fate>) -> MutexGuard<'_, Fate> {
-    fate.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn connect(client: TcpStream, target: u16, release: &[u8], fate: &Arc<Mutex<Fate>>) -> io::Result<()> {
@@ -101,7 +99,7 @@ fn requests(mut from: TcpStream, mut to: TcpStream, release: &[u8], fate: &Mutex
         let held = message.windows(release.len()).any(|part| part == release) && hold(fate);
         let sent = to.write_all(message);
         if held {
-            *lock(fate) = Fate::Delivered;
+            *fate.lock() = Fate::Delivered;
         }
         if sent.is_err() {
             break;
@@ -113,7 +111,7 @@ fn requests(mut from: TcpStream, mut to: TcpStream, release: &[u8], fate: &Mutex
 /// Holds a release back, if one is to be.
 fn hold(fate: &Mutex<Fate>) -> bool {
     let delay = {
-        let mut fate = lock(fate);
+        let mut fate = fate.lock();
         let Fate::Armed(delay) = *fate else { return false };
         *fate = Fate::Holding;
         delay
@@ -123,7 +121,7 @@ fn hold(fate: &Mutex<Fate>) -> bool {
 }
 
 fn replies(mut from: TcpStream, mut to: TcpStream) {
-    // Ends when the server closes; a client that is gone does not matter, for what it sent must still reach the server.
+    // Ends when the server closes the connection. It does not end with the client, whose messages must still arrive.
     let mut buffer = vec![0; 65_536];
     let mut gone = false;
     while let Ok(length @ 1..) = from.read(&mut buffer) {

@@ -6,7 +6,7 @@ use crate::servers::{Scratch, Server};
 use std::io;
 use std::time::Duration;
 
-/// How long a left-behind vote stays unless it is taken away.
+/// How long a vote stays that was left behind, in ms, unless it is removed.
 const LEFT_MS: &str = "120000";
 
 /// Fresh masters, each with a clock of its own.
@@ -31,7 +31,7 @@ impl Masters {
     }
 
     /// Their addresses.
-    pub fn nodes(&self) -> Vec<String> {
+    pub fn addresses(&self) -> Vec<String> {
         self.servers.iter().map(|server| format!("127.0.0.1:{}", server.port())).collect()
     }
 
@@ -40,7 +40,7 @@ impl Masters {
         self.servers[master].port()
     }
 
-    /// A client that took the lock on this master only, and was never heard of again, leaves this behind.
+    /// Writes what a client leaves behind that acquired the lock on this master only and died.
     ///
     /// # Errors
     ///
@@ -61,7 +61,7 @@ impl Masters {
         }
     }
 
-    /// The vote of the vanished client ends: its time is over, or its release arrives after all.
+    /// Ends the vote of the client that died: its time is over, or its release arrives after all.
     ///
     /// # Errors
     ///

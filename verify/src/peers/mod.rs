@@ -16,22 +16,22 @@ use crate::Verdict;
 use crate::nemesis::clock::Shim;
 use crate::servers::Scratch;
 use clap::ValueEnum;
+use parking_lot::Mutex;
 use roster::Peer;
 use scenes::{Cell, Scene, Tally};
 use seed::Seed;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 /// The options of `verify peers`.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Options {
-    /// Which clients, by name, with commas between; default: all
+    /// Which clients, by name, separated by commas; default: all
     #[arg(long, value_delimiter = ',')]
     pub peers: Vec<String>,
-    /// Which faults; default: all
+    /// Which faults, separated by commas; default: all
     #[arg(long, value_delimiter = ',')]
     pub scenarios: Vec<Scene>,
     /// How many acquisitions per client and fault
@@ -46,7 +46,7 @@ pub struct Options {
     /// The seed of all timings
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// How many clients are looked at side by side
+    /// How many cells of the table are run at the same time
     #[arg(long, default_value_t = 3)]
     pub jobs: usize,
     /// The program that drives redleash; default: this one
@@ -118,24 +118,20 @@ pub fn play(options: &Options) -> io::Result<Vec<Row>> {
         for _ in 0..options.jobs.max(1) {
             scope.spawn(|| {
                 loop {
-                    // Not in a `while let`: that would keep the list locked for as long as the cell runs.
-                    let next = locked(&work).pop();
+                    // Not in a `while let`, which would keep the list locked for as long as the cell runs.
+                    let next = work.lock().pop();
                     let Some((peer, scene)) = next else { break };
                     let tally = cell(options, &peer, scene, &here, &shim).run();
                     eprintln!("{} {}: {tally:?}", peer.name, title(scene));
-                    locked(&rows).push(Row { peer, scene, tally });
+                    rows.lock().push(Row { peer, scene, tally });
                 }
             });
         }
     });
-    let mut rows = rows.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut rows = rows.into_inner();
     let place = |row: &Row| (peers.iter().position(|peer| peer.name == row.peer.name), row.scene);
     rows.sort_by_key(place);
     Ok(rows)
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn cell<'a>(options: &Options, peer: &'a Peer, scene: Scene, here: &'a Path, shim: &'a Shim) -> Cell<'a> {
@@ -143,7 +139,7 @@ fn cell<'a>(options: &Options, peer: &'a Peer, scene: Scene, here: &'a Path, shi
         Scene::ReusedToken => options.slow_acquisitions,
         _ => options.acquisitions,
     };
-    // Without the client's name: all meet the same moments.
+    // Without the client's name, so that all clients have the same timings.
     let seed = Seed::new(options.seed, &title(scene));
     Cell { peer, scene, masters: options.masters, acquisitions, seed, here, shim }
 }
@@ -162,7 +158,7 @@ fn title(scene: Scene) -> String {
     scene.to_possible_value().map(|value| value.get_name().to_string()).unwrap_or_default()
 }
 
-/// Violations per 10 000 acquisitions, and how many of how many that is.
+/// Violations per 10 000 acquisitions, and their number of how many.
 fn rate(tally: &io::Result<Tally>) -> String {
     match tally {
         Ok(Tally { note: Some(note), .. }) => note.split(": ").next().unwrap_or_default().to_string(),
@@ -190,7 +186,7 @@ fn print(rows: &[Row]) {
     }
 }
 
-/// What redleash promises must hold, and every cell must have been run. What the others do is reported, not judged.
+/// What redleash promises must hold, and every cell must have been run. The results of others are reported, not judged.
 fn verdict(rows: &[Row]) -> Verdict {
     let mut problems = Vec::new();
     let (mut ours, mut others) = ((0, 0), (0, 0));
@@ -206,7 +202,7 @@ fn verdict(rows: &[Row]) -> Verdict {
         let redleash = row.peer.vote == roster::Vote::Redleash;
         let sum = if redleash { &mut ours } else { &mut others };
         *sum = (sum.0 + tally.violations, sum.1 + tally.acquisitions);
-        // Without a fault margin redleash, like any Redlock, rests on the masters' clocks.
+        // Without a fault margin redleash, like any Redlock, depends on the clocks of the masters.
         let promised = redleash && (row.scene != Scene::ClockStep || row.peer.fault_margin > 0);
         if promised && tally.violations > 0 {
             problems.push(format!("{cell}: {} violations of {}", tally.violations, tally.acquisitions));
@@ -216,7 +212,8 @@ fn verdict(rows: &[Row]) -> Verdict {
         }
     }
     let sums = format!(
-        "redleash: {} violations in {} acquisitions (clock steps without a fault margin among them); other clients: {} in {}",
+        "redleash: {} violations in {} acquisitions (including clock steps without a fault margin); other clients: \
+         {} in {}",
         ours.0, ours.1, others.0, others.1
     );
     match problems.as_slice() {

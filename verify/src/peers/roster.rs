@@ -1,10 +1,10 @@
-//! Who takes part, and how each is started.
+//! The lock clients that take part, and how each is started.
 
 use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// How a library writes the vote of a lock: what is left behind by a client that vanished looks like this.
+/// How a library writes the vote of a lock. A client that dies leaves it like this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vote {
     /// A string at the lock's name.
@@ -27,7 +27,7 @@ pub struct Peer {
     arguments: &'static [&'static str],
     /// How it writes a vote.
     pub vote: Vote,
-    /// What every release on the wire contains and no acquisition does.
+    /// Bytes that every release on the wire contains and no acquisition does.
     pub release: Cow<'static, str>,
     /// Why it cannot be asked to extend a lock.
     pub no_extension: Option<&'static str>,
@@ -143,7 +143,7 @@ impl Peer {
             }
         };
         if program.components().count() > 1 && !program.exists() {
-            let problem = format!("{} is not there; bench/peers/bench build makes it", program.display());
+            let problem = format!("{} is absent; bench/peers/bench build makes it", program.display());
             return Err(io::Error::new(io::ErrorKind::NotFound, problem));
         }
         arguments.extend(self.arguments.iter().map(|a| a.to_string()));

@@ -1,7 +1,7 @@
-//! The faults, and two clients A and B that meet one.
+//! The faults, and two clients A and B that are exposed to one of them.
 //!
-//! A violation is counted only if, in this order: B was granted, A says that it still holds, B says that it still holds.
-//! Both rely on what their own library tells them, without asking the masters.
+//! A violation is counted only if, in this order: B was granted, A says that it still holds, B says that it still
+//! holds. Both rely on their own library, without asking the masters.
 
 use super::duel::{Answer, Duel};
 use super::link::Link;
@@ -23,11 +23,11 @@ pub enum Scene {
     RestartEmpty,
     /// The clock of a master that voted for A jumps ahead by more than the lease.
     ClockStep,
-    /// The release of an attempt of A that failed is late and meets the vote of A's next attempt.
+    /// An attempt of A fails, its release is late, and reaches a master that has voted for A's next attempt.
     ReusedToken,
     /// One server is named twice in the list of three.
     AliasMaster,
-    /// A is stopped beyond its lease; B comes and maybe goes; A goes on and extends.
+    /// A is stopped beyond its lease, B acquires and in half of the cases releases, A goes on and extends.
     LateExtend,
 }
 
@@ -49,15 +49,15 @@ pub struct Cell<'a> {
     pub shim: &'a Shim,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     /// Locks that were granted to A and then met the fault; in `AliasMaster` those that A asked for.
     pub acquisitions: usize,
     /// Violations.
     pub violations: usize,
-    /// Violations in which A, had it asked the masters, would have been told.
-    pub told: usize,
+    /// Violations that A would have noticed if it had asked the masters.
+    pub noticed: usize,
     /// Locks that A was not granted.
     pub refused: usize,
     /// In `ReusedToken`: attempts of which a release was late.
@@ -66,18 +66,19 @@ pub struct Tally {
     pub note: Option<String>,
 }
 
-/// The lease where nothing has to wait for its end.
+/// The lease of scenes that do not wait for its end.
 const TTL: Duration = Duration::from_secs(10);
-/// The lease where its end is waited for.
+/// The lease of scenes that wait for its end.
 const SHORT_TTL: Duration = Duration::from_secs(2);
 /// Locks of one round, that is of one fault.
 const NAMES: usize = 50;
 /// How often B tries before it gives up.
 const TRIES: usize = 3;
+/// How long B waits between two tries.
 const PAUSE: Duration = Duration::from_millis(100);
-/// By how much a message is late whose packet was lost one to six times: TCP sends it again after 200 ms, then after twice as
-/// long each time.
-const LATE_MS: [u64; 6] = [200, 600, 1_400, 3_000, 6_200, 12_600];
+/// How late a message is whose packet was lost one to six times, in ms: TCP sends it again after 200 ms, and then each
+/// time after twice as long.
+const DELAYS_MS: [u64; 6] = [200, 600, 1_400, 3_000, 6_200, 12_600];
 
 impl Cell<'_> {
     /// Runs it.
@@ -111,14 +112,14 @@ impl Cell<'_> {
         Ok(tally)
     }
 
-    fn client(&self, nodes: &[String], ttl: Duration) -> io::Result<Duel> {
-        match Duel::start(self.peer, self.here, nodes, ttl)? {
+    fn client(&self, addresses: &[String], ttl: Duration) -> io::Result<Duel> {
+        match Duel::start(self.peer, self.here, addresses, ttl)? {
             (duel, Answer { ok: true, .. }) => Ok(duel),
             (_, answer) => Err(io::Error::other(format!("refused at the start: {:?}", answer.why))),
         }
     }
 
-    /// All masters but `quorum` of them; never `but`.
+    /// A random choice of all masters but `quorum`; never `but`.
     fn missed(&mut self, but: usize, quorum: usize) -> Vec<usize> {
         let mut others: Vec<usize> = (0..self.masters).filter(|master| *master != but).collect();
         (0..self.masters - quorum).map(|_| others.swap_remove(self.seed.below(others.len()))).collect()
@@ -131,8 +132,8 @@ impl Cell<'_> {
     /// A holds on a quorum and no more, one of these masters forgets, B asks.
     fn lose_a_vote(&mut self, names: usize, tally: &mut Tally) -> io::Result<()> {
         let masters = Masters::start(self.masters, self.shim)?;
-        let mut a = self.client(&masters.nodes(), TTL)?;
-        let mut b = self.client(&masters.nodes(), TTL)?;
+        let mut a = self.client(&masters.addresses(), TTL)?;
+        let mut b = self.client(&masters.addresses(), TTL)?;
         let victim = self.seed.below(self.masters);
         let mut held = Vec::new();
         for i in 0..names {
@@ -167,11 +168,11 @@ impl Cell<'_> {
         let masters = Masters::start(self.masters, self.shim)?;
         let slow = self.masters / 2;
         let link = Link::to(masters.port(slow), &self.peer.release)?;
-        let mut nodes = masters.nodes();
-        nodes[slow] = format!("127.0.0.1:{}", link.port());
-        let mut a = self.client(&nodes, TTL)?;
-        let mut b = self.client(&masters.nodes(), TTL)?;
-        // Every script is known before it matters.
+        let mut addresses = masters.addresses();
+        addresses[slow] = format!("127.0.0.1:{}", link.port());
+        let mut a = self.client(&addresses, TTL)?;
+        let mut b = self.client(&masters.addresses(), TTL)?;
+        // Every script is loaded before it matters.
         for client in [&mut a, &mut b] {
             client.ask("acquire", "warm-up")?;
             client.ask("release", "warm-up")?;
@@ -184,7 +185,7 @@ impl Cell<'_> {
             for master in &taken {
                 masters.leave_vote(self.peer, *master, &name)?;
             }
-            link.arm(Duration::from_millis(LATE_MS[self.seed.below(LATE_MS.len())]));
+            link.arm(Duration::from_millis(DELAYS_MS[self.seed.below(DELAYS_MS.len())]));
             a.begin("acquire", &name)?;
             let mut said = None;
             let start = Instant::now();
@@ -204,7 +205,7 @@ impl Cell<'_> {
             link.disarm();
             tally.late += usize::from(link.caught());
             if !link.wait(Duration::from_secs(20)) {
-                return Err(io::Error::other("a release that was held back did not go on"));
+                return Err(io::Error::other("a release that was held back was not delivered"));
             }
             for master in missed {
                 masters.end_vote(self.peer, master, &name)?;
@@ -222,15 +223,15 @@ impl Cell<'_> {
         Ok(())
     }
 
-    /// Three names for two servers, and the one that is named once is of no use: a majority of the names, one server.
+    /// Three names for two servers, of which one cannot be locked: the majority of the names is one server.
     fn alias(&mut self, names: usize, tally: &mut Tally) -> io::Result<()> {
         let masters = Masters::start(2, self.shim)?;
-        let nodes = [
+        let addresses = [
             format!("127.0.0.1:{}", masters.port(0)),
             format!("localhost:{}", masters.port(0)),
             format!("127.0.0.1:{}", masters.port(1)),
         ];
-        let (mut a, first) = Duel::start(self.peer, self.here, &nodes, TTL)?;
+        let (mut a, first) = Duel::start(self.peer, self.here, &addresses, TTL)?;
         if !first.ok {
             tally.refused += names;
             tally.note = Some(format!("refused at the start: {}", first.why.unwrap_or_default()));
@@ -248,8 +249,8 @@ impl Cell<'_> {
     /// A is stopped past its lease, B acquires and in half of the cases releases, A wakes and extends.
     fn late_extend(&mut self, names: usize, tally: &mut Tally) -> io::Result<()> {
         let masters = Masters::start(self.masters, self.shim)?;
-        let mut a = self.client(&masters.nodes(), SHORT_TTL)?;
-        let mut b = self.client(&masters.nodes(), SHORT_TTL)?;
+        let mut a = self.client(&masters.addresses(), SHORT_TTL)?;
+        let mut b = self.client(&masters.addresses(), SHORT_TTL)?;
         let mut held = Vec::new();
         for i in 0..names {
             let name = format!("job-{i}");
@@ -283,7 +284,7 @@ impl Cell<'_> {
     }
 }
 
-/// B asks for what A holds.
+/// B tries to acquire what A holds.
 fn contest(a: &mut Duel, b: &mut Duel, mut names: Vec<String>, tally: &mut Tally) -> io::Result<()> {
     for pass in 0..TRIES {
         if pass > 0 && !names.is_empty() {
@@ -296,7 +297,7 @@ fn contest(a: &mut Duel, b: &mut Duel, mut names: Vec<String>, tally: &mut Tally
             } else if a.ask("valid", &name)?.ok && b.ask("valid", &name)?.ok {
                 tally.violations += 1;
                 let asked = a.ask("ask", &name)?;
-                tally.told += usize::from(!asked.ok && !asked.none);
+                tally.noticed += usize::from(!asked.ok && !asked.none);
             }
         }
         names = left;

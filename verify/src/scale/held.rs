@@ -1,18 +1,18 @@
 //! From 100 to 20 000 locks held, by both watchdogs, and with a master that hangs.
 
+use super::child::Holder;
 use super::holder::{Order, Seen};
 use super::measure::{joined, masters, usage, used_memory};
 use super::plot::{Axis, Plot, Series, number};
 use super::sheet::Sheet;
 use super::sweeps::{Pace, two_digits};
 use crate::servers::{Server, wait_until};
-use std::io::{self, BufRead, BufReader, Lines, Write};
+use std::io;
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-/// What a lock of the default ttl is renewed by: a third of 30 s.
+/// How often a lock of the default ttl is renewed, in seconds: a third of 30 s.
 const PERIOD: f64 = 10.0;
 
 /// One row to be.
@@ -27,11 +27,11 @@ struct Cell {
 struct Row {
     cell: Cell,
     seen: Seen,
-    /// CPU of the master that had most, in microseconds.
+    /// CPU of the busiest master, in microseconds.
     master_us: f64,
-    /// What a lock takes of a master's memory, in bytes.
+    /// Memory of a master for each lock, in bytes.
     master_bytes: f64,
-    /// Keys that were there after all was released.
+    /// Keys that were left after all locks were released.
     left: i64,
 }
 
@@ -49,7 +49,7 @@ fn cells(pace: Pace) -> Vec<Cell> {
         cell(false, 1_000, 9_000, 3, false),
         // About as many as a client starts threads for.
         cell(false, 4_000, 9_000, 3, false),
-        // Many are renewed by themselves: with a ttl of 9 s that would be more than some machines can do.
+        // Many locks are renewed one by one: with a ttl of 9 s that would be more than some machines can do.
         cell(false, 20_000, 30_000, 2, false),
         cell(true, 100, 9_000, 3, false),
         cell(true, 1_000, 9_000, 3, false),
@@ -59,14 +59,14 @@ fn cells(pace: Pace) -> Vec<Cell> {
     ]
 }
 
-/// Holds them all.
+/// Measures all rows.
 ///
 /// # Errors
 ///
 /// If a master or a holder cannot be started, or ends too soon.
 pub fn by_held(pace: Pace, here: &Path) -> io::Result<Sheet> {
     let cells = cells(pace);
-    // A quick look is not after numbers, so all go side by side.
+    // The numbers of a quick look do not matter, so all run side by side.
     let rows: Vec<Row> = if pace.quick {
         thread::scope(|scope| {
             let rows: Vec<_> = cells.into_iter().map(|cell| scope.spawn(move || run(cell, here))).collect();
@@ -78,76 +78,38 @@ pub fn by_held(pace: Pace, here: &Path) -> io::Result<Sheet> {
     Ok(sheet(&rows))
 }
 
-/// A process that holds locks, which does not outlive us.
-pub(crate) struct Holder {
-    child: Child,
-    lines: Lines<BufReader<ChildStdout>>,
-}
-
-impl Holder {
-    /// Starts `here scale ARGS`.
-    pub(crate) fn start(here: &Path, args: &[&str]) -> io::Result<Holder> {
-        let mut child =
-            Command::new(here).arg("scale").args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let Some(stdout) = child.stdout.take() else { return Err(io::ErrorKind::BrokenPipe.into()) };
-        Ok(Holder { child, lines: BufReader::new(stdout).lines() })
-    }
-
-    pub(crate) fn line(&mut self) -> io::Result<String> {
-        self.lines.next().unwrap_or_else(|| Err(io::Error::other("the holder ended")))
-    }
-
-    pub(crate) fn go_on(&mut self) -> io::Result<()> {
-        let Some(stdin) = &mut self.child.stdin else { return Err(io::ErrorKind::BrokenPipe.into()) };
-        writeln!(stdin, "go on")
-    }
-}
-
-impl Drop for Holder {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 fn run(cell: Cell, here: &Path) -> io::Result<Row> {
-    let cluster = masters(3)?;
-    let memory = used_memory(&cluster[0])?;
-    let mut holder = Holder::start(here, &["--hold", &cell.order.to_string(), "--nodes", &cluster.urls().join(",")])?;
-    match holder.line()?.as_str() {
-        "holding" => {}
-        other => return Err(io::Error::other(format!("{}: {other}", cell.order))),
-    }
-    let memory = used_memory(&cluster[0])?.saturating_sub(memory);
-    let busy = || cluster.iter().map(|server| Ok(usage(server.pid())?.cpu)).collect::<io::Result<Vec<Duration>>>();
+    let deployment = masters(3)?;
+    let memory = used_memory(&deployment[0])?;
+    let mut holder =
+        Holder::start(here, &["--hold", &cell.order.to_string(), "--nodes", &deployment.urls().join(",")])?;
+    let memory = used_memory(&deployment[0])?.saturating_sub(memory);
+    let busy = || deployment.iter().map(|server| Ok(usage(server.pid())?.cpu)).collect::<io::Result<Vec<Duration>>>();
     let before = busy()?;
     if cell.hung {
-        cluster[2].pause()?;
+        deployment[2].pause()?;
     }
     holder.go_on()?;
-    let seen: Seen = serde_json::from_str(&holder.line()?)?;
+    let seen: Seen = holder.seen()?;
     let spent = busy()?.into_iter().zip(before).map(|(after, before)| after.saturating_sub(before));
     let master_us = spent.max().unwrap_or_default().as_secs_f64() * 1e6;
     if cell.hung {
-        cluster[2].resume()?;
+        deployment[2].resume()?;
     }
-    holder.go_on()?;
-    if holder.line()? != "released" {
-        return Err(io::Error::other(format!("{}: it did not release", cell.order)));
-    }
+    holder.release()?;
     let master_bytes = memory as f64 / cell.order.count as f64;
-    let row = Row { cell, seen, master_us, master_bytes, left: left(&cluster, cell.order.ttl_ms)? };
+    let row = Row { cell, seen, master_us, master_bytes, left: left(&deployment, cell.order.ttl_ms)? };
     eprintln!("held: {}{}: {:?}", cell.order, if cell.hung { ", a master hangs" } else { "" }, row.seen);
     Ok(row)
 }
 
-/// How many keys the masters have beside their generations, once those that nobody could delete have ended.
-fn left(cluster: &[Server], ttl_ms: u64) -> io::Result<i64> {
+/// How many keys the masters have beside their generations, when the keys that could not be deleted have expired.
+fn left(deployment: &[Server], ttl_ms: u64) -> io::Result<i64> {
     let mut left = 0;
     let mut failed = None;
     wait_until(Duration::from_millis(ttl_ms) + Duration::from_secs(10), || {
         let sizes: io::Result<Vec<i64>> =
-            cluster.iter().map(|s| Ok(s.command(&["DBSIZE"])?.int().unwrap_or(i64::MAX) - 1)).collect();
+            deployment.iter().map(|s| Ok(s.command(&["DBSIZE"])?.int().unwrap_or(i64::MAX) - 1)).collect();
         match sizes {
             Ok(sizes) => left = sizes.into_iter().max().unwrap_or(0),
             Err(error) => failed = Some(error),
@@ -174,7 +136,7 @@ impl Row {
         self.master_us / self.seen.renewals.max(1) as f64
     }
 
-    /// Of one core, in per cent, with the default ttl.
+    /// The share of one core in per cent, with the default ttl.
     fn share(&self) -> f64 {
         self.cell.order.count as f64 / PERIOD * self.client_us() / 1e4
     }
@@ -253,7 +215,7 @@ fn sheet(rows: &[Row]) -> Sheet {
     }
 }
 
-/// From the largest of each kind; of `PerLock`, where each lock had a thread.
+/// From the row with most locks of each mode; for `PerLock` only rows in which each lock had a thread.
 fn conclusions(rows: &[Row]) -> Vec<String> {
     let pure = |row: &&Row| row.cell.order.shared || row.seen.threads > row.cell.order.count as u64;
     let largest = |shared: bool| {
@@ -264,8 +226,9 @@ fn conclusions(rows: &[Row]) -> Vec<String> {
         // Half of one second of a core per period of all renewals.
         let half = |us: f64| number(two_digits(PERIOD * 0.5e6 / us.max(0.01)));
         format!(
-            "`WatchdogMode::{}`: a held lock costs {} KiB and, every third of its ttl, {} µs of CPU in the client and {} µs on \
-             each master. At a ttl of 30 s half a core of the client renews {} locks, and half a core of each master {}.",
+            "`WatchdogMode::{}`: a held lock costs {} KiB and, every third of its ttl, {} µs of CPU in the client and \
+             {} µs on each master. At a ttl of 30 s half a core of the client renews {} locks, and half a core of each \
+             master {}.",
             mode(row.cell.order.shared),
             number(row.memory_kib()),
             number(row.client_us()),

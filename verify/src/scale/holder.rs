@@ -1,6 +1,8 @@
-//! A process that holds very many locks: one of its own for each cell, so that its memory is that of the locks.
+//! A process that holds very many locks. Each row of the table has a process of its own, whose memory is that of its
+//! locks.
 //!
-//! It says `holding`, and waits for a line; renews, and says what it saw; waits for a line; lets go, and says `released`.
+//! It prints `holding` and waits for a line, watches the renewals, prints what it saw and waits for a line, releases
+//! all locks, and prints `released`.
 
 use super::measure::{Usage, builder, failed, joined, usage};
 use redleash::{LockGuard, WatchdogMode};
@@ -16,13 +18,13 @@ const THREADS: usize = 8;
 /// What to hold, as `shared:20000:9000:10`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order {
-    /// One watchdog for all.
+    /// Whether one watchdog thread renews all.
     pub shared: bool,
     /// How many locks.
     pub count: usize,
     /// The ttl in milliseconds.
     pub ttl_ms: u64,
-    /// How often each is to be renewed.
+    /// How many renewals of each lock to wait for.
     pub renewals: u64,
 }
 
@@ -69,16 +71,16 @@ pub struct Seen {
     pub memory: u64,
 }
 
-/// Does it, told by stdin.
+/// Does what is ordered, one step for each line on stdin.
 ///
 /// # Errors
 ///
-/// If a lock is not granted, or nobody tells or listens any more.
-pub fn serve(nodes: &str, order: Order) -> io::Result<()> {
+/// If a lock is not granted, or the other process has ended.
+pub fn serve(urls: &str, order: Order) -> io::Result<()> {
     let mode = if order.shared { WatchdogMode::Shared } else { WatchdogMode::PerLock };
     let ttl = Duration::from_millis(order.ttl_ms);
-    let client = builder(nodes.split(',').map(str::to_string)).ttl(ttl).watchdog(mode).build().map_err(failed)?;
-    // Whatever the first one needs is not the price of the others.
+    let client = builder(urls.split(',').map(str::to_string)).ttl(ttl).watchdog(mode).build().map_err(failed)?;
+    // What the first lock needs once is not part of the price of the others.
     drop(client.lock("first").acquire().map_err(failed)?);
     let (before, start) = (usage(std::process::id())?, Instant::now());
     let hold = |thread: usize| {
@@ -95,10 +97,10 @@ pub fn serve(nodes: &str, order: Order) -> io::Result<()> {
         guards.extend(part.map_err(failed)?);
     }
     let acquired_per_second = order.count as f64 / start.elapsed().as_secs_f64();
-    told("holding")?;
+    say_and_wait("holding")?;
     let seen = watch(&guards, order, before)?;
     let seen = Seen { acquired_per_second, ..seen };
-    told(&serde_json::to_string(&seen)?)?;
+    say_and_wait(&serde_json::to_string(&seen)?)?;
     drop(guards);
     client.status("first").map_err(failed)?;
     let start = Instant::now();
@@ -110,8 +112,8 @@ pub fn serve(nodes: &str, order: Order) -> io::Result<()> {
     Ok(())
 }
 
-/// Says a line and waits for one.
-pub(super) fn told(line: &str) -> io::Result<()> {
+/// Prints a line and waits for one.
+pub(super) fn say_and_wait(line: &str) -> io::Result<()> {
     println!("{line}");
     io::stdout().flush()?;
     match io::stdin().lock().read_line(&mut String::new())? {
@@ -120,13 +122,13 @@ pub(super) fn told(line: &str) -> io::Result<()> {
     }
 }
 
-/// Looks on until each lock has been renewed as often as ordered, or twice the time for it is over.
+/// Watches until each lock has been renewed as often as ordered, or twice the time for that is over.
 fn watch(guards: &[LockGuard], order: Order, before: Usage) -> io::Result<Seen> {
     let ttl = Duration::from_millis(order.ttl_ms);
     let began = usage(std::process::id())?;
     let limit = ttl / 3 * (order.renewals as u32) * 2 + ttl;
     let start = Instant::now();
-    // What is left only grows by a renewal; several looks for each, so that hardly one is missed.
+    // The time that is left grows only by a renewal. There are several looks per renewal, so that none is overlooked.
     let mut locks: Vec<(Duration, u64)> = guards.iter().map(|guard| (guard.remaining(), 0)).collect();
     loop {
         thread::sleep(ttl / 10);

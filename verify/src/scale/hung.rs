@@ -1,7 +1,7 @@
-//! Locks that are held beside threads at full rate while one of three masters hangs, on processors that have nothing else
-//! to do and beside busy ones.
+//! Locks that are held beside threads at full rate while one of three masters hangs, on processors that have nothing
+//! else to do and beside busy ones.
 
-use super::held::Holder;
+use super::child::Holder;
 use super::measure::masters;
 use super::plot::number;
 use super::rate::{Order, Seen};
@@ -15,13 +15,13 @@ use std::time::Duration;
 
 /// The name of the sheet.
 pub const NAME: &str = "hung-rate";
-/// Loops that keep processors busy.
+/// How many loops keep processors busy.
 const LOOPS: usize = 4;
-/// Whether memory stays as it is shows only after releases have been left to their ttl, which is 30 s.
+/// Growth of memory shows only in a run of at least so many seconds: after 30 s, releases are left to their ttl.
 const SHOWS_GROWTH: u64 = 60;
-/// What memory may grow by from the second quarter to the last: a fifth, and this.
+/// How much memory may grow from the second quarter of the run to the last: by a fifth, and by this.
 const GROWTH: u64 = 8 << 20;
-/// What the number of threads may grow by.
+/// How much the number of threads may grow.
 const MORE_THREADS: u64 = 8;
 /// The threads of a client by default, beside those at full rate: 256 that renew, and a few that do the rest.
 const MOST_THREADS: u64 = 256 + 32;
@@ -48,7 +48,7 @@ struct Row {
 
 fn cells(pace: Pace, span: Option<Duration>) -> [Cell; 2] {
     let seconds = span.map_or(if pace.quick { 10 } else { 60 }, |span| span.as_secs());
-    // The quick form runs on machines that may do anything else meanwhile.
+    // The quick form runs on machines that may do other work meanwhile.
     let (held, threads, idle, busy) = if pace.quick { (200, 4, 3_000, 3_000) } else { (1_000, 8, 100, 1_000) };
     let cell = |loops, longest| {
         let order = Order { held, threads, seconds };
@@ -67,7 +67,7 @@ pub fn hung_rate(pace: Pace, span: Option<Duration>, here: &Path) -> io::Result<
     Ok(sheet(&rows))
 }
 
-/// Processes that keep processors busy; they end with this value, and with this process.
+/// Processes that keep processors busy. Dropping this ends them, and they also end with this process.
 struct Loops(Vec<Child>);
 
 impl Loops {
@@ -104,23 +104,16 @@ pub fn spin() -> ! {
 fn run(cell: Cell, here: &Path) -> io::Result<Row> {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load = load.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0);
-    let cluster = masters(3)?;
-    let args = ["--rate", &cell.order.to_string(), "--nodes", &cluster.urls().join(",")];
+    let deployment = masters(3)?;
+    let args = ["--rate", &cell.order.to_string(), "--nodes", &deployment.urls().join(",")];
     let mut holder = Holder::start(here, &args)?;
-    match holder.line()?.as_str() {
-        "holding" => {}
-        other => return Err(io::Error::other(format!("{}: {other}", cell.order))),
-    }
     let loops = Loops::start(here, cell.loops)?;
-    cluster[2].pause()?;
+    deployment[2].pause()?;
     holder.go_on()?;
-    let seen: Seen = serde_json::from_str(&holder.line()?)?;
+    let seen: Seen = holder.seen()?;
     drop(loops);
-    cluster[2].resume()?;
-    holder.go_on()?;
-    if holder.line()? != "released" {
-        return Err(io::Error::other(format!("{}: it did not release", cell.order)));
-    }
+    deployment[2].resume()?;
+    holder.release()?;
     eprintln!("{NAME}: {}, {} loops: {seen:?}", cell.order, cell.loops);
     Ok(Row { cell, seen, load })
 }
@@ -137,7 +130,7 @@ impl Row {
         }
     }
 
-    /// Whether the run was long enough to tell growth from the beginning.
+    /// Whether the run was long enough to show growth.
     fn shows_growth(&self) -> bool {
         self.cell.order.seconds >= SHOWS_GROWTH
     }
@@ -162,7 +155,7 @@ impl Row {
                 cell.longest.as_secs_f64() * 1e3
             ));
         }
-        if let Some(error) = seen.said.first() {
+        if let Some(error) = seen.messages.first() {
             found.push(format!("{} acquires of a free lock failed, the first with: {error}", seen.errors));
         }
         let ([before, after], [fewer, more]) = (seen.memory, seen.threads);
@@ -268,7 +261,7 @@ mod tests {
             (|s| s.late = 1, "after the deadline"),
             (|s| s.unannounced = 1, "never announced"),
             (|s| s.longest_ms = 101.0, "took 101 ms"),
-            (|s| s.said = vec!["no quorum".into()], "no quorum"),
+            (|s| s.messages = vec!["no quorum".into()], "no quorum"),
             (|s| s.memory[1] = 69 << 20, "memory grew"),
             (|s| s.threads[1] = 29, "threads grew"),
             (|s| s.threads = [1_014; 2], "1014 threads"),

@@ -11,17 +11,17 @@ use std::time::{Duration, Instant};
 const TICKS: u64 = 100;
 const KIB: u64 = 1024;
 
-/// The library's errors, among those of the system.
+/// An error of the library as one of the system.
 pub fn failed(error: Error) -> io::Error {
     io::Error::other(error.to_string())
 }
 
-/// A client that waits for its masters at the beginning, however busy the machine is.
+/// The builder of a client that waits long enough for its masters, however busy the machine is.
 pub fn builder(urls: impl IntoIterator<Item = String>) -> ClientBuilder {
     Client::builder().nodes(urls).connect_timeout(Duration::from_secs(5))
 }
 
-/// Makes the masters new, and settles them.
+/// Empties the masters and settles them.
 ///
 /// # Errors
 ///
@@ -42,15 +42,15 @@ pub fn settle(masters: &[Server]) -> io::Result<()> {
 ///
 /// If they cannot be started.
 pub fn masters(n: usize) -> io::Result<Cluster> {
-    let cluster = Cluster::start(n)?;
-    settle(&cluster)?;
-    Ok(cluster)
+    let deployment = Cluster::start(n)?;
+    settle(&deployment)?;
+    Ok(deployment)
 }
 
-/// What came of some load.
+/// The result of some load.
 #[derive(Clone, Debug, Default)]
 pub struct Load {
-    /// Locks acquired and let go per second.
+    /// Locks acquired and released per second.
     pub per_second: f64,
     /// How long acquiring took, in microseconds, sorted.
     pub acquire_us: Vec<f64>,
@@ -71,7 +71,7 @@ pub fn percentile(sorted: &[f64], share: f64) -> f64 {
     sorted.get(rank.max(1) - 1).copied().unwrap_or(0.0)
 }
 
-/// Threads that acquire and drop what `lock(thread, i)` gives them, for as long as `span`.
+/// Starts threads that acquire and drop what `lock(thread, i)` returns, for as long as `span`.
 ///
 /// # Errors
 ///
@@ -109,7 +109,7 @@ pub fn load(threads: usize, span: Duration, lock: impl Fn(usize, usize) -> Lock 
     Ok(Load { per_second: count / took.as_secs_f64(), cpu_us: cpu / count.max(1.0), acquire_us })
 }
 
-/// What a thread came to; its panic is ours.
+/// The result of a thread; its panic goes on here.
 pub fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
@@ -129,7 +129,7 @@ pub struct Usage {
 ///
 /// # Errors
 ///
-/// If it is gone, or there is no /proc.
+/// If it has ended, or there is no /proc.
 pub fn usage(pid: u32) -> io::Result<Usage> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
@@ -151,7 +151,7 @@ fn parse(stat: &str, status: &str) -> Option<Usage> {
     })
 }
 
-/// The memory that a master uses, by itself.
+/// The memory that a master uses, as it reports it.
 ///
 /// # Errors
 ///

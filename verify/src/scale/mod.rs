@@ -1,7 +1,9 @@
 //! How cost grows: with masters, threads, names, held locks, and the way to the masters. docs/PERFORMANCE.md has the plots.
 #![allow(clippy::disallowed_methods, reason = "measures real servers by the machine's clock, not by the library's")]
 
+pub mod child;
 pub mod held;
+mod histogram;
 pub mod holder;
 pub mod hung;
 pub mod measure;
@@ -24,13 +26,13 @@ use sweeps::Pace;
 /// The options of `verify scale`.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Options {
-    /// A look at whether all of it works, in seconds; its numbers mean little
+    /// Only check in seconds whether everything works; the numbers mean little
     #[arg(long)]
     pub quick: bool,
     /// Write plots and rows into this directory, and the tables into PERFORMANCE.md beside it
     #[arg(long)]
     pub out: Option<PathBuf>,
-    /// Only these, with commas between
+    /// Measure only these, separated by commas
     #[arg(long, value_delimiter = ',')]
     pub only: Vec<Sweep>,
     /// How long each row of `hung-rate` takes; default: 60, with `--quick` 10
@@ -53,7 +55,7 @@ pub struct Options {
     pub nodes: String,
 }
 
-/// What grows.
+/// Which quantity grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Sweep {
     /// Masters, from 1 to 9
@@ -66,7 +68,8 @@ pub enum Sweep {
     Held,
     /// The round trip, from 0.1 to 10 ms
     Distance,
-    /// Nothing grows: locks are held beside threads at full rate while a master hangs, without and with busy processors
+    /// Nothing grows: locks are held beside threads at full rate while a master hangs, with idle and with busy
+    /// processors
     HungRate,
 }
 
@@ -74,7 +77,7 @@ pub enum Sweep {
 pub fn run(options: &Options) -> Verdict {
     if let Some(order) = options.hold {
         return match holder::serve(&options.nodes, order) {
-            Ok(()) => Verdict::held("all let go"),
+            Ok(()) => Verdict::held("all released"),
             Err(error) => Verdict::failed(error.to_string()),
         };
     }
@@ -169,19 +172,19 @@ fn verdict(sheets: &[Sheet]) -> Verdict {
         return Verdict::failed(problems.join("; "));
     }
     let held = if sheets.iter().any(|sheet| sheet.name == "held") {
-        "; every lock that was held was renewed as often as it should be and none was lost, also while a master hung"
+        "; every held lock was renewed as often as it should be and none was lost, even while a master hung"
     } else {
         ""
     };
     let hung = if sheets.iter().any(|sheet| sheet.name == hung::NAME) {
-        "; beside threads at full rate and a master that hung no lock was lost"
+        "; no lock was lost beside threads at full rate while a master hung"
     } else {
         ""
     };
     Verdict::held(format!("{rows} points measured{held}{hung}"))
 }
 
-/// Where the plots of a page are looked for.
+/// The plots that a page shows.
 pub fn plots_of(page: &str) -> Vec<&Path> {
     let after = page.split("](scale/").skip(1);
     after.filter_map(|rest| rest.split_once(')')).map(|(name, _)| Path::new(name)).collect()

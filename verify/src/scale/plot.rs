@@ -9,7 +9,7 @@ const RIGHT: f64 = 24.0;
 const TOP: f64 = 76.0;
 const BOTTOM: f64 = 58.0;
 
-/// The colours of series: told apart by most who are colour-blind, and readable on white and on black.
+/// The colours of series. Most colour-blind readers can distinguish them, and they are readable on white and on black.
 const LIGHT: [&str; 5] = ["#0b62a8", "#b3460b", "#2a7a3b", "#7a3a9c", "#555555"];
 const DARK: [&str; 5] = ["#6db5f2", "#f0a066", "#7fd08f", "#cf9fe8", "#bbbbbb"];
 
@@ -123,7 +123,8 @@ fn style() -> String {
     format!(
         "text{{font:13px system-ui,sans-serif;fill:#222}}.title{{font-size:16px;font-weight:600}}.back{{fill:#fff}}\
          .grid{{stroke:#ddd}}.axis{{stroke:#555}}{}path{{fill:none!important;stroke-width:2}}\
-         @media(prefers-color-scheme:dark){{text{{fill:#ddd}}.back{{fill:#14171a}}.grid{{stroke:#333}}.axis{{stroke:#999}}{}}}",
+         @media(prefers-color-scheme:dark){{text{{fill:#ddd}}.back{{fill:#14171a}}.grid{{stroke:#333}}\
+         .axis{{stroke:#999}}{}}}",
         colours(LIGHT),
         colours(DARK)
     )
@@ -135,7 +136,8 @@ impl Plot {
         let points = || self.series.iter().flat_map(|s| s.points.iter().copied());
         let (xs, ys): (Vec<f64>, Vec<f64>) = points().unzip();
         let mut out = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}\">\n\
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" \
+             aria-label=\"{title}\">\n\
              <style>{}</style>\n<rect class=\"back\" width=\"100%\" height=\"100%\"/>\n\
              <text class=\"title\" x=\"{LEFT}\" y=\"28\">{title}</text>\n",
             style(),
@@ -149,7 +151,7 @@ impl Plot {
     }
 
     fn axes(&self, out: &mut String, xs: &[f64], ys: &[f64]) {
-        // Few values are asked for, so each has its line; except where they would touch.
+        // There are few values, so each has a line, except where the labels would touch.
         let mut at_x = xs.to_vec();
         at_x.sort_by(f64::total_cmp);
         at_x.dedup();

@@ -1,34 +1,36 @@
 //! A process that holds locks while some of its threads lock and unlock other locks as fast as they can.
 //!
-//! It writes `holding` and waits for a line, during which a master is stopped; runs for as long as ordered and writes what
-//! it saw; waits for a line; releases all, and writes `released`.
+//! It prints `holding` and waits for a line, while a master is stopped. It runs for as long as ordered, prints what it
+//! saw and waits for a line. It releases all locks, and prints `released`.
 
-use super::holder::told;
+use super::histogram::Histogram;
+use super::holder::say_and_wait;
 use super::measure::{builder, failed, joined, usage};
+use parking_lot::Mutex;
 use redleash::{Client, Lease, LockGuard, Options, ReleaseOutcome};
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// The ttl of the locks that are held.
 pub const HELD_TTL: Duration = Duration::from_secs(3);
-/// The ttl of the locks that come and go: their releases for the hung master are kept for so long.
+/// The ttl of the locks that are locked and unlocked. Their releases for the hung master are kept for this long.
 pub const CYCLE_TTL: Duration = Duration::from_secs(30);
-/// At full rate with all masters, before one is stopped.
+/// How long the threads run at full rate before a master is stopped.
 const WARM_UP: Duration = Duration::from_secs(1);
 /// How often the deadlines of all held locks are read.
-const LOOK: Duration = Duration::from_millis(10);
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 /// How often memory and threads are read.
-const SAMPLE: Duration = Duration::from_millis(250);
-/// How long a lock that is lost may stay without its announcement before it counts as unannounced.
-const ANNOUNCEMENT: Duration = Duration::from_secs(2);
-/// Errors that are kept in full.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(250);
+/// A loss that was not announced for this long counts as unannounced.
+const ANNOUNCEMENT_TIMEOUT: Duration = Duration::from_secs(2);
+/// So many errors are kept in full.
 const ERRORS: usize = 5;
 
 /// What to do, as `1000:8:60`.
@@ -86,7 +88,7 @@ pub struct Seen {
     /// Acquires that failed.
     pub errors: usize,
     /// The first of those errors.
-    pub said: Vec<String>,
+    pub messages: Vec<String>,
     /// Releases that no quorum confirmed.
     pub unconfirmed: usize,
     /// The most memory in bytes, in the second quarter and in the last.
@@ -95,9 +97,9 @@ pub struct Seen {
     pub threads: [u64; 2],
     /// Releases that were still kept for the hung master at the end, and those that had been left to their ttl.
     pub undelivered: (usize, u64),
-    /// The longest time in milliseconds from the moment at which something was due for a lease to its being begun.
+    /// The longest delay in milliseconds between the moment at which a renewal was due and its beginning.
     pub renewal_latest_ms: f64,
-    /// The same of the client's chores.
+    /// The same for the client's chores.
     pub chore_latest_ms: f64,
 }
 
@@ -125,46 +127,12 @@ impl Stage {
     }
 }
 
-/// Ends the phases, also if its owner fails: the scope waits for the threads.
+/// Ends the phases when dropped, also after an error, since the scope waits for the threads.
 struct Ends<'a>(&'a Stage);
 
 impl Drop for Ends<'_> {
     fn drop(&mut self) {
         self.0.set(Phase::Over);
-    }
-}
-
-/// Times in buckets that are 9 % wide, so that a long run takes no more memory than a short one.
-#[derive(Clone)]
-struct Histogram(Vec<u64>);
-
-/// Buckets for each doubling.
-const FINE: f64 = 8.0;
-
-impl Histogram {
-    fn new() -> Histogram {
-        Histogram(vec![0; 320])
-    }
-
-    fn add(&mut self, time: Duration) {
-        let bucket = ((time.as_nanos().max(1) as f64).log2() * FINE) as usize;
-        let last = self.0.len() - 1;
-        self.0[bucket.min(last)] += 1;
-    }
-
-    fn join(&mut self, other: &Histogram) {
-        self.0.iter_mut().zip(&other.0).for_each(|(sum, n)| *sum += n);
-    }
-
-    /// The upper end in milliseconds of the bucket in which this share of all is reached.
-    fn percentile(&self, share: f64) -> f64 {
-        let wanted = (self.0.iter().sum::<u64>() as f64 * share).ceil() as u64;
-        let mut sum = 0;
-        let found = self.0.iter().position(|n| {
-            sum += n;
-            sum >= wanted.max(1)
-        });
-        found.map_or(0.0, |bucket| ((bucket + 1) as f64 / FINE).exp2() / 1e6)
     }
 }
 
@@ -174,14 +142,14 @@ struct Share {
     times: Histogram,
     longest: (Duration, Instant),
     errors: usize,
-    said: Vec<String>,
+    messages: Vec<String>,
     unconfirmed: usize,
 }
 
 fn cycle(client: &Client, thread: usize, stage: &Stage) -> Share {
     let lock = client.lock(&format!("cycle/{thread}"));
     let (times, longest) = (Histogram::new(), (Duration::ZERO, Instant::now()));
-    let mut share = Share { cycles: [0; 2], times, longest, errors: 0, said: Vec::new(), unconfirmed: 0 };
+    let mut share = Share { cycles: [0; 2], times, longest, errors: 0, messages: Vec::new(), unconfirmed: 0 };
     loop {
         let phase = stage.now();
         if phase == Phase::Over {
@@ -208,8 +176,8 @@ fn cycle(client: &Client, thread: usize, stage: &Stage) -> Share {
             }
             Err(error) if counts => {
                 share.errors += 1;
-                if share.said.len() < ERRORS {
-                    share.said.push(error.to_string());
+                if share.messages.len() < ERRORS {
+                    share.messages.push(error.to_string());
                 }
             }
             Err(_) => {}
@@ -220,14 +188,14 @@ fn cycle(client: &Client, thread: usize, stage: &Stage) -> Share {
 /// Announcements of losses: which lock, when, why.
 type Losses = Arc<Mutex<Vec<(usize, Instant, String)>>>;
 
-/// What is read of the held locks and of the process.
+/// What is read from the held locks and from the process.
 struct Watch<'a> {
     guards: &'a [LockGuard],
     parent: Option<Pid>,
     /// When each lease ends, as last read.
     deadlines: Vec<Instant>,
     least: Duration,
-    /// When, memory, threads.
+    /// Time, memory, threads.
     samples: Vec<(Duration, u64, u64)>,
 }
 
@@ -235,7 +203,7 @@ impl Watch<'_> {
     /// Reads for `span`; `start` is the start of the run.
     fn look(&mut self, start: Instant, until: Instant) -> io::Result<()> {
         while Instant::now() < until {
-            // Nobody reads what a process says whose parent has been killed.
+            // If the parent was killed, nobody reads what this process prints.
             if rustix::process::getppid() != self.parent {
                 return Err(io::ErrorKind::BrokenPipe.into());
             }
@@ -243,15 +211,15 @@ impl Watch<'_> {
                 let left = guard.remaining();
                 self.least = self.least.min(left);
                 if !left.is_zero() {
-                    // The clock after the reading: the deadline is not later than this.
+                    // The clock is read after the guard, so the deadline is not later than this.
                     *deadline = Instant::now() + left;
                 }
             }
-            if self.samples.last().is_none_or(|(at, ..)| start.elapsed() >= *at + SAMPLE) {
+            if self.samples.last().is_none_or(|(at, ..)| start.elapsed() >= *at + SAMPLE_INTERVAL) {
                 let used = usage(std::process::id())?;
                 self.samples.push((start.elapsed(), used.rss, used.threads));
             }
-            thread::sleep(LOOK);
+            thread::sleep(LOOK_INTERVAL);
         }
         Ok(())
     }
@@ -285,24 +253,24 @@ fn hold(client: &Client, order: Order) -> io::Result<Vec<LockGuard>> {
     Ok(guards)
 }
 
-/// Does it, in step with the lines of stdin.
+/// Does what is ordered, one step for each line on stdin.
 ///
 /// # Errors
 ///
 /// If a lock that is to be held is not granted, or the other process has ended.
-pub fn serve(nodes: &str, order: Order) -> io::Result<()> {
-    let client = builder(nodes.split(',').map(str::to_string)).ttl(CYCLE_TTL).build().map_err(failed)?;
+pub fn serve(urls: &str, order: Order) -> io::Result<()> {
+    let client = builder(urls.split(',').map(str::to_string)).ttl(CYCLE_TTL).build().map_err(failed)?;
     let guards = hold(&client, order)?;
     let losses: Losses = Arc::default();
     for (i, guard) in guards.iter().enumerate() {
         let losses = losses.clone();
         guard.on_lost(move |lost| {
             let at = Instant::now();
-            losses.lock().unwrap_or_else(PoisonError::into_inner).push((i, at, format!("{:?}", lost.reason)));
+            losses.lock().push((i, at, format!("{:?}", lost.reason)));
         });
     }
     let seen = run(&client, &guards, &losses, order)?;
-    told(&serde_json::to_string(&seen)?)?;
+    say_and_wait(&serde_json::to_string(&seen)?)?;
     drop(guards);
     client.close(Duration::from_secs(10));
     println!("released");
@@ -320,7 +288,7 @@ fn run(client: &Client, guards: &[LockGuard], losses: &Losses, order: Order) -> 
         let ends = Ends(stage);
         let threads: Vec<_> = (0..order.threads).map(|i| scope.spawn(move || cycle(client, i, stage))).collect();
         thread::sleep(WARM_UP);
-        told("holding")?;
+        say_and_wait("holding")?;
         let start = Instant::now();
         stage.set(Phase::Awaited);
         watch.look(start, start + span / 2)?;
@@ -331,10 +299,10 @@ fn run(client: &Client, guards: &[LockGuard], losses: &Losses, order: Order) -> 
     })?;
     let stats = client.stats();
     let lost = |guard: &LockGuard| guard.check().is_err();
-    let late = Instant::now() + ANNOUNCEMENT;
-    let announced = || losses.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let late = Instant::now() + ANNOUNCEMENT_TIMEOUT;
+    let announced = || losses.lock().clone();
     while announced().len() < guards.iter().filter(|guard| lost(guard)).count() && Instant::now() < late {
-        thread::sleep(LOOK);
+        thread::sleep(LOOK_INTERVAL);
     }
     let announced = announced();
     let mut reasons = BTreeMap::new();
@@ -359,7 +327,7 @@ fn run(client: &Client, guards: &[LockGuard], losses: &Losses, order: Order) -> 
         longest_ms: longest.as_secs_f64() * 1e3,
         longest_at: at.saturating_duration_since(start).as_secs_f64(),
         errors: shares.iter().map(|share| share.errors).sum(),
-        said: shares.iter().flat_map(|share| share.said.clone()).take(ERRORS).collect(),
+        messages: shares.iter().flat_map(|share| share.messages.clone()).take(ERRORS).collect(),
         unconfirmed: shares.iter().map(|share| share.unconfirmed).sum(),
         memory: watch.most(span, |(_, memory, _)| *memory),
         threads: watch.most(span, |(_, _, threads)| *threads),
@@ -380,17 +348,6 @@ mod tests {
         assert_eq!(order.to_string().parse(), Ok(order));
         for text in ["", "1:2", "1:2:3:4", "x:2:3"] {
             assert!(text.parse::<Order>().is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn percentiles_are_right_to_ten_per_cent() {
-        let mut times = Histogram::new();
-        assert_eq!(times.percentile(0.99), 0.0);
-        (1..=1_000).for_each(|us| times.add(Duration::from_micros(us)));
-        for (share, ms) in [(0.5, 0.5), (0.99, 0.99), (1.0, 1.0)] {
-            let found = times.percentile(share);
-            assert!(found >= ms && found <= ms * 1.1, "{share}: {found}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What one sweep found: rows, plots, and sentences whose numbers come from the rows.
+//! The result of one sweep: rows, plots, and sentences whose numbers come from the rows.
 
 use super::plot::Plot;
 use std::path::Path;

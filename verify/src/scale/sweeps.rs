@@ -10,14 +10,15 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
-const CLOSE: Duration = Duration::from_secs(5);
-/// Threads that put load on the masters where it is not threads that grow.
+/// How long a client may take to end.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How many threads put load on the masters, where the number of threads does not grow.
 const THREADS: usize = 8;
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// Only a look at whether all of it works.
+    /// Only check whether everything works.
     pub quick: bool,
 }
 
@@ -39,7 +40,7 @@ fn series(label: impl Into<String>, points: Vec<(f64, f64)>) -> Series {
     Series { label: label.into(), points }
 }
 
-/// Locks by thread and nothing else: nobody waits for anybody.
+/// Load without contention: each thread has a lock of its own.
 fn own_locks(client: &Client, threads: usize, span: Duration) -> io::Result<Load> {
     load(threads, span, |thread, _| client.lock(&format!("own/{thread}")))
 }
@@ -51,7 +52,7 @@ fn own_locks(client: &Client, threads: usize, span: Duration) -> io::Result<Load
 /// If a master or a lock fails.
 pub fn by_masters(pace: Pace) -> io::Result<Sheet> {
     let counts = pace.of(&[1, 3], &[1, 2, 3, 4, 5, 6, 7, 8, 9]);
-    let cluster = Cluster::start(counts.iter().copied().max().unwrap_or(1))?;
+    let deployment = Cluster::start(counts.iter().copied().max().unwrap_or(1))?;
     let mut sheet = Sheet {
         name: "masters",
         columns: vec![
@@ -68,14 +69,14 @@ pub fn by_masters(pace: Pace) -> io::Result<Sheet> {
     };
     let (mut p50, mut p99) = (Vec::new(), Vec::new());
     for n in counts {
-        settle(&cluster[..n])?;
-        let client = builder(cluster[..n].iter().map(Server::url)).build().map_err(failed)?;
+        settle(&deployment[..n])?;
+        let client = builder(deployment[..n].iter().map(Server::url)).build().map_err(failed)?;
         let one = own_locks(&client, 1, pace.span())?;
-        let before = usage(cluster[0].pid())?.cpu;
+        let before = usage(deployment[0].pid())?.cpu;
         let many = own_locks(&client, THREADS, pace.span())?;
-        let spent = usage(cluster[0].pid())?.cpu.saturating_sub(before);
+        let spent = usage(deployment[0].pid())?.cpu.saturating_sub(before);
         let master_us = spent.as_secs_f64() * 1e6 / many.acquire_us.len().max(1) as f64;
-        client.close(CLOSE);
+        client.close(CLOSE_TIMEOUT);
         p50.push((n as f64, one.percentile(0.5)));
         p99.push((n as f64, one.percentile(0.99)));
         let cells =
@@ -86,8 +87,8 @@ pub fn by_masters(pace: Pace) -> io::Result<Sheet> {
         if n == 3 && master_us > 0.0 {
             let (half, spent) = (number(two_digits(0.5e6 / master_us)), number(master_us));
             sheet.says.push(format!(
-                "A master of three spends {spent} µs of CPU on a lock that is acquired and released, so half a core of each \
-                 master carries {half} locks per second, from all clients together."
+                "A master of three spends {spent} µs of CPU on a lock that is acquired and released, so half a core \
+                 of each master carries {half} locks per second, from all clients together."
             ));
         }
     }
@@ -107,7 +108,7 @@ pub fn by_masters(pace: Pace) -> io::Result<Sheet> {
 ///
 /// If a master or a lock fails.
 pub fn by_threads(pace: Pace) -> io::Result<Sheet> {
-    let cluster = masters(3)?;
+    let deployment = masters(3)?;
     let mut sheet = Sheet {
         name: "threads",
         columns: vec![
@@ -122,11 +123,11 @@ pub fn by_threads(pace: Pace) -> io::Result<Sheet> {
     };
     let (mut own, mut shared) = (Vec::new(), Vec::new());
     for threads in pace.of(&[1, 8], &[1, 2, 4, 8, 16, 32, 64]) {
-        let client = builder(cluster.urls()).build().map_err(failed)?;
+        let client = builder(deployment.urls()).build().map_err(failed)?;
         let each = own_locks(&client, threads, pace.span())?;
         let lock = client.lock("one for all");
         let one = load(threads, pace.span(), |_, _| lock.clone())?;
-        client.close(CLOSE);
+        client.close(CLOSE_TIMEOUT);
         own.push((threads as f64, each.per_second));
         shared.push((threads as f64, one.per_second));
         let cells = [each.per_second, each.percentile(0.99), one.per_second, one.percentile(0.5), one.percentile(0.99)];
@@ -149,7 +150,7 @@ pub fn by_threads(pace: Pace) -> io::Result<Sheet> {
 ///
 /// If a master or a lock fails.
 pub fn by_names(pace: Pace) -> io::Result<Sheet> {
-    let cluster = masters(3)?;
+    let deployment = masters(3)?;
     let mut sheet = Sheet {
         name: "names",
         columns: vec![
@@ -163,13 +164,13 @@ pub fn by_names(pace: Pace) -> io::Result<Sheet> {
     };
     let mut rate = Vec::new();
     for names in pace.of(&[10usize, 1_000], &[10, 100, 1_000, 10_000, 100_000]) {
-        let client = builder(cluster.urls()).build().map_err(failed)?;
+        let client = builder(deployment.urls()).build().map_err(failed)?;
         // Each thread walks through names of its own.
         let part = names.div_ceil(THREADS);
         let name = |thread: usize, i: usize| format!("name/{}", thread * part + i % part);
         let cycle = load(THREADS, pace.span(), |thread, i| client.lock(&name(thread, i)))?;
         let memory = usage(std::process::id())?.rss >> 20;
-        let before = used_memory(&cluster[0])?;
+        let before = used_memory(&deployment[0])?;
         let fenced = |thread: usize| -> Result<(), Error> {
             (0..part).try_for_each(|i| {
                 client
@@ -186,18 +187,18 @@ pub fn by_names(pace: Pace) -> io::Result<Sheet> {
         })
         .map_err(failed)?;
         let status = client.status("name/0").map_err(failed)?;
-        client.close(CLOSE);
+        client.close(CLOSE_TIMEOUT);
         if let Some(silent) = status.masters.iter().find(|m| m.failure.is_some()) {
             sheet.problems.push(format!("names: {} did not answer at the end", silent.master));
         }
-        let bytes = used_memory(&cluster[0])?.saturating_sub(before) as f64 / (part * THREADS) as f64;
+        let bytes = used_memory(&deployment[0])?.saturating_sub(before) as f64 / (part * THREADS) as f64;
         rate.push((names as f64, cycle.per_second));
-        // Few names disappear in what else the master does.
+        // With few names, what else the master does outweighs their memory.
         let bytes = if names >= 1_000 { number(bytes) } else { "-".into() };
         let cells = [names as f64, cycle.per_second, cycle.percentile(0.99), memory as f64].map(number);
         sheet.rows.push(cells.into_iter().chain([bytes]).collect());
         eprintln!("names: {:?}", sheet.rows.last());
-        settle(&cluster)?;
+        settle(&deployment)?;
     }
     sheet.plots.push(Plot {
         name: "names",
@@ -215,8 +216,8 @@ pub fn by_names(pace: Pace) -> io::Result<Sheet> {
 ///
 /// If a master, a proxy or a lock fails.
 pub fn by_distance(pace: Pace) -> io::Result<Sheet> {
-    let cluster = masters(3)?;
-    let proxies = cluster.iter().map(|server| Proxy::start(server.port())).collect::<io::Result<Vec<_>>>()?;
+    let deployment = masters(3)?;
+    let proxies = deployment.iter().map(|server| Proxy::start(server.port())).collect::<io::Result<Vec<_>>>()?;
     let mut sheet = Sheet {
         name: "distance",
         columns: vec![
@@ -237,7 +238,7 @@ pub fn by_distance(pace: Pace) -> io::Result<Sheet> {
         let client = builder(proxies.iter().map(Proxy::url)).build().map_err(failed)?;
         let round_trip = round_trip(&client)?;
         let loads = counts.iter().map(|n| own_locks(&client, *n, pace.span())).collect::<io::Result<Vec<_>>>()?;
-        client.close(CLOSE);
+        client.close(CLOSE_TIMEOUT);
         for (line, load) in lines.iter_mut().zip(&loads) {
             line.push((round_trip, load.per_second));
         }

@@ -45,9 +45,9 @@ impl Checks {
         self.count(match judgement {
             Judgement::Granted => "grants",
             Judgement::TooSlow => "rounds too slow",
-            Judgement::Held(_) => "rounds refused",
+            Judgement::HeldByOther(_) => "rounds refused",
             Judgement::Split => "rounds split",
-            Judgement::Missing => "rounds without a key",
+            Judgement::Absent => "rounds without a key",
             Judgement::Unclear => "rounds unclear",
             Judgement::Quarantined(_) => "rounds in a quarantine",
             Judgement::Conflict(..) => "rounds in a conflict",

@@ -1,7 +1,7 @@
 //! The worker processes as the conductor sees them.
 
 use crate::ledger::Ledger;
-use crate::{Failure, LIMIT, TURNS, WORKERS};
+use crate::{BATCHES, Failure, LIMIT, WORKERS};
 use redleash_verify::servers::Scratch;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
@@ -11,7 +11,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
-/// What the workers tell.
+/// What the workers report.
 pub(crate) enum Event {
     Holds { who: String, token: u64, lease: Duration },
     Wrote { added: u64, sum: u64 },
@@ -19,7 +19,7 @@ pub(crate) enum Event {
     Trouble { who: String, why: String },
 }
 
-/// The worker processes of one run. They share one pipe, so that their lines come in the order of what they tell.
+/// The worker processes of one run. They share one pipe, so that their lines come in the order of the events.
 pub(crate) struct Crew {
     children: Vec<Child>,
     lines: Receiver<String>,
@@ -28,7 +28,7 @@ pub(crate) struct Crew {
 }
 
 impl Crew {
-    pub(crate) fn start(scratch: &Scratch, name: &str, input: &Path, nodes: &str) -> Result<Crew, Failure> {
+    pub(crate) fn start(scratch: &Scratch, name: &str, input: &Path, urls: &str) -> Result<Crew, Failure> {
         let ledger = scratch.path().join(name);
         fs::write(&ledger, "")?;
         let (read, write) = io::pipe()?;
@@ -44,7 +44,7 @@ impl Crew {
                 .arg("worker")
                 .arg(number.to_string())
                 .args([&crew.ledger, input])
-                .args([&TURNS.to_string(), nodes])
+                .args([&BATCHES.to_string(), urls])
                 .stdin(Stdio::piped())
                 .stdout(write.try_clone()?)
                 .spawn()?;

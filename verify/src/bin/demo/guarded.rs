@@ -12,15 +12,15 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const NAME: &str = "nightly";
-/// A short lease and no pause behind it: what keeps the two apart is the lease alone.
+/// A short lease and no lock-delay after it, so that only the lease keeps the two jobs apart.
 const SHORT: [&str; 4] = ["--ttl", "3s", "--lock-delay", "0"];
 const BUSY: i32 = 75;
-/// What the next one writes before it ends by itself: long enough for a first one that lives on to write in between.
+/// How many lines the next job writes before it ends. If the first job were still alive, it would write in between.
 const NEXT: &str = "20";
-/// The lines of the first one before it is killed.
+/// How many lines the first job writes before its redleash is killed.
 const BEFORE: usize = 10;
-/// `$1` is the file, `$2` how many lines to write, nothing for ever. Deaf to SIGTERM, so that it works on when its
-/// redleash is gone; it ends with its directory if we are killed.
+/// `$1` is the file, `$2` how many lines to write; if it is empty, there is no end. The job ignores SIGTERM, so that it
+/// continues when its redleash has ended. It ends with its directory if this process is killed.
 const JOB: &str = r#"trap "" TERM
 while echo "$REDLEASH_FENCE $(date +%s%N)" >> "$1"; do
     lines=$((lines + 1))
@@ -36,7 +36,7 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    pub(crate) fn tell(self, verdict: &mut Verdict) {
+    pub(crate) fn show(self, verdict: &mut Verdict) {
         verdict.line("overlapping jobs", self.busy.0, self.busy.1);
         verdict.line("a killed redleash", self.apart.0, self.apart.1);
     }
@@ -53,7 +53,7 @@ pub(crate) fn act(screen: &mut Screen) -> Result<Outcome, Failure> {
 
     let short = SHORT.join(" ");
     screen.line("host 1", &format!("redleash run -n {short} {NAME} -- job"));
-    screen.line("", "the job writes the time to a file every 50 ms, and is deaf to SIGTERM");
+    screen.line("", "the job writes the time to a file every 50 ms, and ignores SIGTERM");
     let mut first = Run::start(&mut cli.job(&["-n"], ""))?;
     if !wait_until(LIMIT, || cli.lines().len() >= BEFORE || first.is_over()) || first.is_over() {
         return Err(format!("the first job did not run: {}", first.rest().join("; ")).into());
@@ -62,17 +62,18 @@ pub(crate) fn act(screen: &mut Screen) -> Result<Outcome, Failure> {
     let (code, said) = ask(&mut cli.job(&["-n"], NEXT))?;
     let whom = said.split_once("held by ").map_or("", |(_, rest)| rest.split(" since").next().unwrap_or_default());
     screen.wrapped(&format!("exit {code}"), &said);
-    let busy = (code == BUSY && !whom.is_empty(), format!("the second is told: exit code {code}, held by {whom}"));
+    let busy =
+        (code == BUSY && !whom.is_empty(), format!("the second job is refused: exit code {code}, held by {whom}"));
     screen.block("status", &ask(cli.command().args(["status", NAME]))?.1);
 
     screen.line("host 2", &format!("redleash run -v -w 20 {short} {NAME} -- job"));
     let mut next = Run::start(&mut cli.job(&["-v", "-w", "20"], NEXT))?;
-    // It says that it waits when it was refused for the first time: only then is there something to show.
+    // It says that it waits when it was refused for the first time.
     screen.wrapped("", &next.line().ok_or("the second redleash does not say that it waits")?);
     first.child.kill()?;
     let killed = now();
-    screen.line("KILLED", "redleash on host 1, by SIGKILL: its job works on, and nobody renews the lock");
-    // The job and its supervisor hold the pipe: its end is the end of all of them.
+    screen.line("KILLED", "redleash on host 1, by SIGKILL: its job continues, and nothing renews the lock");
+    // The job and its supervisor keep the pipe open, so its end is the end of all of them.
     first.rest().iter().for_each(|line| screen.wrapped("", line));
     let ended = first.said.try_recv() == Err(TryRecvError::Disconnected);
     screen.line(if ended { "ended" } else { "ALIVE" }, "the job of host 1, and the supervisor that ended it");
@@ -88,7 +89,8 @@ pub(crate) fn act(screen: &mut Screen) -> Result<Outcome, Failure> {
     Ok(Outcome { busy, apart, clean: ended && gone(&path, &ports) })
 }
 
-/// Nobody overlaps if the file has all lines of the first, then all of the next with a higher fencing token.
+/// The jobs do not overlap if the file has all lines of the first, then all lines of the next with a higher fencing
+/// token.
 fn judge(lines: &[String], killed: Duration, code: Option<i32>) -> Result<(bool, String), Failure> {
     let mut entries = Vec::new();
     for line in lines {
@@ -108,7 +110,7 @@ fn judge(lines: &[String], killed: Duration, code: Option<i32>) -> Result<(bool,
     Ok((good, if one_by_one { text } else { format!("the two jobs OVERLAP; {text}") }))
 }
 
-/// The time of day, as `date` tells it to the jobs.
+/// The time of day, as `date` prints it for the jobs.
 fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
@@ -116,7 +118,7 @@ fn now() -> Duration {
 /// The program `redleash`, our masters, and the file that the jobs write.
 struct Cli {
     program: PathBuf,
-    nodes: String,
+    urls: String,
     file: PathBuf,
 }
 
@@ -126,7 +128,7 @@ impl Cli {
         if !program.is_file() {
             return Err(format!("{} is missing (scripts/demo builds it)", program.display()).into());
         }
-        Ok(Cli { program, nodes: servers.urls().join(","), file: scratch.path().join("lines") })
+        Ok(Cli { program, urls: servers.urls().join(","), file: scratch.path().join("lines") })
     }
 
     fn command(&self) -> Command {
@@ -134,7 +136,7 @@ impl Cli {
         for name in ["NAMESPACE", "DEPLOYMENT", "MAX_LEASE", "FAULT_MARGIN"] {
             command.env_remove(format!("REDLEASH_{name}"));
         }
-        command.env("REDLEASH_NODES", &self.nodes).stdin(Stdio::null());
+        command.env("REDLEASH_NODES", &self.urls).stdin(Stdio::null());
         command
     }
 
@@ -151,14 +153,14 @@ impl Cli {
     }
 }
 
-/// Runs what ends soon: its code, and all that it says.
+/// Runs a command that ends soon. Returns its exit code and its output.
 fn ask(command: &mut Command) -> Result<(i32, String), Failure> {
     let output = command.stdout(Stdio::piped()).output()?;
     let said = [output.stdout, output.stderr].concat();
     Ok((output.status.code().unwrap_or(-1), String::from_utf8_lossy(&said).trim_end().to_string()))
 }
 
-/// A `redleash run` at work. Whatever becomes of it, its own supervisor ends the job.
+/// A running `redleash run`. Its own supervisor ends the job, whatever happens to it.
 struct Run {
     child: Child,
     said: Receiver<String>,

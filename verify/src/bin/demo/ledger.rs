@@ -1,4 +1,4 @@
-//! The file everybody writes: how often each word was seen, and every turn that was written, in order.
+//! The file that all workers write: how often each word was seen, and every update that was written, in order.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -11,10 +11,10 @@ pub(crate) type Counts = BTreeMap<String, u64>;
 #[derive(Default)]
 pub(crate) struct Ledger {
     pub(crate) counts: Counts,
-    pub(crate) turns: Vec<Turn>,
+    pub(crate) updates: Vec<Update>,
 }
 
-pub(crate) struct Turn {
+pub(crate) struct Update {
     pub(crate) token: u64,
     pub(crate) who: String,
 }
@@ -27,25 +27,25 @@ impl Ledger {
             let (name, number) = rest.split_once('\t').ok_or("a broken line in the ledger")?;
             let (name, number) = (name.to_string(), number.parse()?);
             match kind {
-                "turn" => ledger.turns.push(Turn { token: number, who: name }),
+                "update" => ledger.updates.push(Update { token: number, who: name }),
                 _ => drop(ledger.counts.insert(name, number)),
             }
         }
         Ok(ledger)
     }
 
-    pub(crate) fn add(&mut self, batch: &Counts, turn: Turn) {
+    pub(crate) fn add(&mut self, batch: &Counts, update: Update) {
         for (word, count) in batch {
             *self.counts.entry(word.clone()).or_default() += count;
         }
-        self.turns.push(turn);
+        self.updates.push(update);
     }
 
-    /// The whole file at once by rename, so that nobody reads half of it: all that can go wrong is a lost update.
+    /// Replaces the whole file by rename, so that no worker reads half of it: only lost updates can go wrong.
     pub(crate) fn write(&self, path: &Path, who: &str) -> Result<(), Box<dyn Error>> {
         let mut text = Vec::new();
-        for turn in &self.turns {
-            writeln!(text, "turn\t{}\t{}", turn.who, turn.token)?;
+        for update in &self.updates {
+            writeln!(text, "update\t{}\t{}", update.who, update.token)?;
         }
         for (word, count) in &self.counts {
             writeln!(text, "word\t{word}\t{count}")?;
@@ -59,9 +59,9 @@ impl Ledger {
         total(&self.counts)
     }
 
-    /// The newest fencing token that wrote here: an older one must not write any more.
+    /// The newest fencing token that wrote here. An older one must not write any more.
     pub(crate) fn last_token(&self) -> u64 {
-        self.turns.last().map_or(0, |turn| turn.token)
+        self.updates.last().map_or(0, |update| update.token)
     }
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn batches(text: &str, n: usize) -> Vec<String> {
     (0..n).map(|i| lines[lines.len() * i / n..lines.len() * (i + 1) / n].join("\n")).collect()
 }
 
-/// The text files below a directory: all of them in one string, and how many there are.
+/// The text files below a directory, in one string, and their number.
 pub(crate) fn gather(root: &Path) -> Result<(String, usize), Box<dyn Error>> {
     let (mut text, mut files, mut todo) = (String::new(), 0, vec![root.to_path_buf()]);
     while let Some(folder) = todo.pop() {

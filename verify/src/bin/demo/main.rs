@@ -27,7 +27,7 @@ type Failure = Box<dyn Error>;
 const LOCK: &str = "ledger";
 const WORKERS: usize = 3;
 const THREADS: usize = 2;
-const TURNS: usize = 48;
+const BATCHES: usize = 48;
 const MASTERS: [char; 3] = ['A', 'B', 'C'];
 /// The master that dies.
 const VICTIM: usize = 1;
@@ -57,7 +57,7 @@ fn demonstrate(root: &Path) -> Result<bool, Failure> {
         return Err("redis-server is not installed (scripts/demo installs it)".into());
     }
     println!("{WORKERS} processes with {THREADS} threads each count this repository's words into one file.");
-    println!("A turn reads the file, adds a batch and writes it back: turns that overlap lose updates.\n");
+    println!("An update reads the file, adds a batch and writes it back: of updates that overlap, one is lost.\n");
     let mut screen = Screen::new();
     let scratch = Scratch::new()?;
     let servers = Cluster::start(MASTERS.len())?;
@@ -68,21 +68,21 @@ fn demonstrate(root: &Path) -> Result<bool, Failure> {
     let client = Client::builder().nodes(servers.urls()).label("conductor").build()?;
     screen.block("init", &client.init()?.to_string());
     let (text, files) = gather(root)?;
-    if batches(&text, TURNS).iter().any(String::is_empty) {
+    if batches(&text, BATCHES).iter().any(String::is_empty) {
         return Err(format!("too little text below {}", root.display()).into());
     }
     let input = scratch.path().join("input");
     fs::write(&input, &text)?;
     let truth = count(&text);
     let words = group(total(&truth));
-    screen.line("input", &format!("{files} files, {words} words, in {TURNS} batches"));
+    screen.line("input", &format!("{files} files, {words} words, in {BATCHES} batches"));
 
     println!("\nWith the lock");
     let mut crew = Crew::start(&scratch, "locked", &input, &servers.urls().join(","))?;
     let mut story = Story { servers: &servers, client: &client, written: 0, stale: 0, came_back: false };
     let begun = Instant::now();
     while let Some(event) = crew.next(LIMIT.saturating_sub(begun.elapsed()))? {
-        story.tell(event, &mut screen, &words)?;
+        story.show(event, &mut screen, &words)?;
     }
     let seconds = begun.elapsed().as_secs_f64();
     screen.block("status", &client.status(LOCK)?.to_string());
@@ -95,7 +95,7 @@ fn demonstrate(root: &Path) -> Result<bool, Failure> {
     let mut crew = Crew::start(&scratch, "unlocked", &input, "")?;
     while crew.next(LIMIT.saturating_sub(begun.elapsed()))?.is_some() {}
     let unlocked = crew.finish()?;
-    screen.line("done", &format!("{TURNS} turns in {:.1} s", begun.elapsed().as_secs_f64()));
+    screen.line("done", &format!("{BATCHES} updates in {:.1} s", begun.elapsed().as_secs_f64()));
 
     let path = scratch.path().to_path_buf();
     let ports: Vec<u16> = servers.iter().map(Server::port).collect();
@@ -106,34 +106,35 @@ fn demonstrate(root: &Path) -> Result<bool, Failure> {
     let guarded = guarded::act(&mut screen)?;
     let clean = clean && guarded.clean;
 
-    let (missing, lost) = (difference(&truth, &locked.counts), difference(&truth, &unlocked.counts));
-    let tokens: Vec<u64> = locked.turns.iter().map(|turn| turn.token).collect();
+    let (lacking, lost) = (difference(&truth, &locked.counts), difference(&truth, &unlocked.counts));
+    let tokens: Vec<u64> = locked.updates.iter().map(|update| update.token).collect();
     let rose = tokens.windows(2).all(|pair| pair[0] < pair[1]);
-    let (turns, kept) = (locked.turns.len(), group(locked.words()));
+    let (updates, kept) = (locked.updates.len(), group(locked.words()));
     let (first, last) = (tokens.first().unwrap_or(&0), tokens.last().unwrap_or(&0));
     println!("\nVerdict");
     let mut verdict = Verdict { passed: true };
     verdict.line(
         "with the lock",
-        missing == 0 && turns == TURNS,
-        format!("{kept} of {words} words after {turns} turns in {seconds:.1} s, {} lost", group(missing)),
+        lacking == 0 && updates == BATCHES,
+        format!("{kept} of {words} words after {updates} updates in {seconds:.1} s, {} lost", group(lacking)),
     );
     let which = if rose { "each above the one before" } else { "NOT rising" };
-    verdict.line("fencing tokens", rose && stale == 0 && turns > 0, format!("{which}: {first} to {last}"));
+    verdict.line("fencing tokens", rose && stale == 0 && updates > 0, format!("{which}: {first} to {last}"));
     let victim = MASTERS[VICTIM];
     verdict.line("the lost master", came_back, format!("{victim} was killed and came back empty while they worked"));
     verdict.line(
         "without the lock",
         lost > 0,
-        format!("{} of {words} words after {TURNS} turns, {} lost", group(unlocked.words()), group(lost)),
+        format!("{} of {words} words after {BATCHES} updates, {} lost", group(unlocked.words()), group(lost)),
     );
-    guarded.tell(&mut verdict);
+    guarded.show(&mut verdict);
     verdict.line("left behind", clean, "no server, no process, no file".into());
     println!("\n{}", if verdict.passed { "PASSED" } else { "FAILED" });
     Ok(verdict.passed)
 }
 
-/// What happens while the workers take turns: a quarter through a master dies, half through it is back.
+/// What happens while the workers make their updates: after a quarter of them a master dies, after half of them it is
+/// back.
 struct Story<'a> {
     servers: &'a Cluster,
     client: &'a Client,
@@ -143,7 +144,7 @@ struct Story<'a> {
 }
 
 impl Story<'_> {
-    fn tell(&mut self, event: Event, screen: &mut Screen, words: &str) -> Result<(), Failure> {
+    fn show(&mut self, event: Event, screen: &mut Screen, words: &str) -> Result<(), Failure> {
         let (name, victim) = (MASTERS[VICTIM], &self.servers[VICTIM]);
         match event {
             Event::Holds { who, token, lease } => screen.holds(&who, token, lease),
@@ -155,11 +156,11 @@ impl Story<'_> {
             Event::Wrote { added, sum } => {
                 self.written += 1;
                 screen.wrote(added, sum, words);
-                if self.written == TURNS / 4 {
+                if self.written == BATCHES / 4 {
                     victim.kill();
-                    screen.line("KILLED", &format!("master {name}: two of three are a majority, the workers go on"));
+                    screen.line("KILLED", &format!("master {name}: two of three are a majority, so the workers go on"));
                     screen.block("status", &self.client.status(LOCK)?.to_string());
-                } else if self.written == TURNS / 2 {
+                } else if self.written == BATCHES / 2 {
                     victim.restart_empty()?;
                     self.came_back = true;
                     screen.line(
@@ -185,12 +186,12 @@ impl Verdict {
     }
 }
 
-/// Whether nothing is left of a directory and the servers at these ports.
+/// Whether a directory and the servers at these ports have ended.
 fn gone(path: &Path, ports: &[u16]) -> bool {
     !path.exists() && !ports.iter().any(|port| TcpStream::connect(("127.0.0.1", *port)).is_ok())
 }
 
-/// How many words are missing or too many.
+/// How many words are lacking or too many.
 fn difference(truth: &Counts, found: &Counts) -> u64 {
     let wrong = truth.iter().map(|(word, n)| n.abs_diff(found.get(word).copied().unwrap_or(0)));
     let strange = found.iter().filter(|(word, _)| !truth.contains_key(*word)).map(|(_, n)| *n);

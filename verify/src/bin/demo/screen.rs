@@ -1,5 +1,6 @@
-//! What a person follows.
+//! What a person sees of the demonstration.
 
+use redleash_verify::scale::plot::number;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
@@ -50,7 +51,7 @@ impl Screen {
         self.block(label, &lines.join("\n"));
     }
 
-    /// Left open: what the turn wrote comes on the same line.
+    /// The line is left open: what the update wrote comes on the same line.
     pub(crate) fn holds(&mut self, who: &str, token: u64, lease: Duration) {
         self.begin("lock");
         print!("held by {who}  token {token}  lease {:.1} s", lease.as_secs_f64());
@@ -68,14 +69,7 @@ impl Screen {
     }
 }
 
-pub(crate) fn group(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(' ');
-        }
-        text.push(digit);
-    }
-    text
+/// `20 000`.
+pub(crate) fn group(count: u64) -> String {
+    number(count as f64)
 }

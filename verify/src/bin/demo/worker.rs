@@ -1,6 +1,6 @@
-//! One worker process: its threads take turns with everybody else's at the ledger.
+//! One worker process: its threads update the ledger, as those of the other workers do.
 
-use crate::ledger::{Counts, Ledger, Turn, batches, count, total};
+use crate::ledger::{Counts, Ledger, Update, batches, count, total};
 use crate::{Failure, LOCK, THREADS, WORKERS};
 use redleash::{Client, Lock, Options};
 use std::fs;
@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-/// A loss is tried again; a failure that stays must end.
+/// So many losses are tried again; a failure that stays must end.
 const TRIES: usize = 5;
-/// What a turn does with what it has read before it writes: long enough for another to come in between.
+/// The time between the reading and the writing of an update: long enough for another update to come in between.
 const THINKING: Duration = Duration::from_millis(60);
-/// What it does before it asks for the lock, so that turns go round and a person can follow.
+/// The time before a thread asks for the lock, so that all workers get it and a person can follow.
 const PREPARING: Duration = Duration::from_millis(150);
 
 pub(crate) struct Worker {
@@ -24,23 +24,23 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// `NUMBER LEDGER INPUT TURNS NODES`; no nodes means no lock.
+    /// `NUMBER LEDGER INPUT BATCHES URLS`; no urls means no lock.
     pub(crate) fn from_args(args: &[String]) -> Result<Worker, Failure> {
-        let [number, ledger, input, turns, nodes] = args else {
+        let [number, ledger, input, updates, urls] = args else {
             return Err("the demo starts its workers itself".into());
         };
-        let lock = if nodes.is_empty() {
+        let lock = if urls.is_empty() {
             None
         } else {
             let client = Client::builder()
-                .nodes(nodes.split(',').map(String::from))
+                .nodes(urls.split(',').map(String::from))
                 .ttl(Duration::from_secs(6))
                 .label(format!("worker {number}"))
                 .build()?;
             Some(client.lock(LOCK).options(Options::new().fenced(true)))
         };
         let text = fs::read_to_string(input)?;
-        let batches = batches(&text, turns.parse()?).iter().map(|batch| count(batch)).collect();
+        let batches = batches(&text, updates.parse()?).iter().map(|batch| count(batch)).collect();
         Ok(Worker { number: number.parse()?, ledger: ledger.into(), batches, lock })
     }
 
@@ -48,22 +48,22 @@ impl Worker {
         say(format_args!("ready\t{}", self.number));
         let mut line = String::new();
         io::stdin().read_line(&mut line)?;
-        // The conductor never closes our input: when it ends, it has died, and we go too.
+        // The conductor never closes this input. When it ends, the conductor has died, and this worker ends too.
         thread::spawn(|| {
             let _ = io::copy(&mut io::stdin(), &mut io::sink());
             std::process::exit(1);
         });
         thread::scope(|scope| {
             for t in 0..THREADS {
-                scope.spawn(move || self.turns(t));
+                scope.spawn(move || self.updates(t));
             }
         });
         say(format_args!("done\t{}", self.number));
         Ok(())
     }
 
-    /// Every batch whose turn it is on this thread.
-    fn turns(&self, t: usize) {
+    /// Makes the updates of this thread, one for each of its batches.
+    fn updates(&self, t: usize) {
         let who = format!("{}{}", self.number, char::from(b'a' + t as u8));
         let mine = (self.number - 1) * THREADS + t;
         for batch in self.batches.iter().skip(mine).step_by(WORKERS * THREADS) {
@@ -94,7 +94,7 @@ impl Worker {
                 say(format_args!("stale\t{who}\t{token}"));
                 return Err("the ledger has seen a newer token".into());
             }
-            ledger.add(batch, Turn { token, who: who.into() });
+            ledger.add(batch, Update { token, who: who.into() });
             guard.check()?;
             self.write(&ledger, who, batch, written)
         })
@@ -103,7 +103,7 @@ impl Worker {
     fn unlocked(&self, who: &str, batch: &Counts, written: &mut bool) -> Result<(), Failure> {
         let mut ledger = Ledger::read(&self.ledger)?;
         thread::sleep(THINKING);
-        ledger.add(batch, Turn { token: 0, who: who.into() });
+        ledger.add(batch, Update { token: 0, who: who.into() });
         self.write(&ledger, who, batch, written)
     }
 
@@ -115,7 +115,7 @@ impl Worker {
     }
 }
 
-/// One line to the conductor, in one write: all workers share its pipe.
+/// Writes one line to the conductor in one write, because all workers share its pipe.
 fn say(line: std::fmt::Arguments<'_>) {
     let _ = io::stdout().write_all(format!("{line}\n").as_bytes());
 }
