@@ -123,7 +123,8 @@ fn several_clients_take_turns() {
     no_keys_left(&cluster);
 }
 
-/// A process that dropped its guard and took the lock again had sent its next attempt before anybody it told could come.
+/// A process that dropped its guard and took the lock again had sent its next attempt before anybody it told could
+/// come.
 #[test]
 fn who_drops_its_guard_and_comes_again_at_once_lets_others_in() {
     let Some(cluster) = masters(3) else { return };
@@ -236,7 +237,8 @@ fn a_waiter_keeps_its_place_for_as_long_as_it_may_pause_and_no_longer_than_it_wa
     guard.check().unwrap();
 }
 
-/// Waiters that were killed are notified in vain: each costs the release that notified it, and the next waiter comes at its poll.
+/// Waiters that were killed are notified in vain: each costs the release that notified it, and the next waiter comes at
+/// its poll.
 #[test]
 fn dead_waiters_cost_the_others_one_poll_at_most_and_the_list_forgets_them() {
     let Some(cluster) = masters(3) else { return };

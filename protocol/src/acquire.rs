@@ -8,8 +8,8 @@
 //!           Park: until the poll, a notification, the end of an outage, or the limit ──▶ Done
 //! ```
 //!
-//! A notification is a hint and nothing else: it can be lost, late, or forged. So it only moves an attempt forward, the poll
-//! comes without it, and the number of attempts that notifications can cause is limited.
+//! A notification is a hint and nothing else: it can be lost, late, or forged. So it only moves an attempt forward, the
+//! poll comes without it, and the number of attempts that notifications can cause is limited.
 
 use super::owner::Token;
 use super::quorum::Quorum;
@@ -51,11 +51,13 @@ pub enum Step {
     Done(End),
 }
 
-/// How often a call that does not wait asks again because nobody may have the lock: of several calls at the same moment, each with a
-/// vote or two, nobody would get it otherwise, and a job that several hosts start at once would run on none.
+/// How often a call that does not wait asks again because nobody may have the lock: of several calls at the same
+/// moment, each with a vote or two, nobody would get it otherwise, and a job that several hosts start at once would run
+/// on none.
 pub const SPLITS_AT_ONCE: u32 = 3;
 
-/// The longest pause of a call that does not wait: a lock that is held on a bare quorum looks split to it, and is asked for as often.
+/// The longest pause of a call that does not wait: a lock that is held on a bare quorum looks split to it, and is asked
+/// for as often.
 pub const PAUSE_AT_ONCE: Duration = Duration::from_millis(20);
 
 /// How many attempts notifications may cause in one wait, beyond one for each poll.
@@ -103,7 +105,8 @@ pub struct Plan {
     pub custom_pauses: bool,
     /// Whether every round is by the full script.
     pub always_full: bool,
-    /// Whether the call is a waiter from the beginning ([`LocalQueue::yields`](super::local_queue::LocalQueue::yields)).
+    /// Whether the call is a waiter from the beginning
+    /// ([`LocalQueue::yields`](super::local_queue::LocalQueue::yields)).
     pub yields: bool,
 }
 
@@ -215,7 +218,8 @@ impl Acquire {
         if self.refused && self.is_over(now) { Step::Done(End::Contended) } else { self.round(true, now) }
     }
 
-    /// Something was heard. A waiter that was notified tries at once if a quorum of masters did it, else a round trip later.
+    /// Something was heard. A waiter that was notified tries at once if a quorum of masters did it, else a round trip
+    /// later.
     pub fn heard(&mut self, heard: Heard, now: Mono) {
         let Some(waiter) = self.waiter.as_mut().filter(|waiter| waiter.credit > 0) else { return };
         let before = waiter.heard;
@@ -249,15 +253,16 @@ impl Acquire {
         if now < self.poll.min(heard) {
             return Step::Park(self.poll.min(heard));
         }
-        // A pause that was cut short was not in vain: the next one is no longer for it. Custom pauses count as they are asked for.
+        // A pause that was cut short was not in vain: the next one is no longer for it. Custom pauses count as they are
+        // asked for.
         if now < self.poll && !self.plan.custom_pauses {
             self.pauses = self.pauses.saturating_sub(1);
         }
         self.round(true, now)
     }
 
-    /// The step after a round that was not granted. `took` is how long it took, `random` has 64 uniform bits, `custom` overrides
-    /// the pause on contention, and is lengthened to [`SHORTEST`].
+    /// The step after a round that was not granted. `took` is how long it took, `random` has 64 uniform bits, `custom`
+    /// overrides the pause on contention, and is lengthened to [`SHORTEST`].
     pub fn after_round(
         &mut self,
         judgement: &Judgement,

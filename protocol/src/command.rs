@@ -77,7 +77,8 @@ pub enum Operation {
     Fence,
     /// Lift the fencing counter to at least this while our key is there.
     WriteBack(u64),
-    /// Notify the first waiter that the lock is free, if it still is; with the number under which the last holder has waited.
+    /// Notify the first waiter that the lock is free, if it still is; with the number under which the last holder has
+    /// waited.
     Notify(u64),
     /// Ask whether our key is there.
     Verify,
@@ -153,8 +154,8 @@ impl Operation {
         }
     }
 
-    /// Whether it may be sent again behind other commands, while its round is open and undecided. Not so a renewal of many
-    /// leases: one of them may have been released meanwhile, and its key would be written again.
+    /// Whether it may be sent again behind other commands, while its round is open and undecided. Not so a renewal of
+    /// many leases: one of them may have been released meanwhile, and its key would be written again.
     pub fn is_repeatable(&self) -> bool {
         !matches!(self, Operation::ExtendMany { .. })
     }

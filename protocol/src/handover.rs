@@ -28,10 +28,10 @@ impl Handover {
 
     /// Passes the lease on, if it may be: then its holder is another one.
     ///
-    /// Proof obligation: only a lease that is Held, by a good last round, with at least half of its ttl left, is passed on;
-    /// never one in Jeopardy, nor one that is not renewed or has a longest hold, which is one holder's. And a token that
-    /// was given out is never given out again: it rises by one per hand-over and stays below the next lease's, which is
-    /// `STEP` higher at least.
+    /// Proof obligation: only a lease that is Held, by a good last round, with at least half of its ttl left, is passed
+    /// on; never one in Jeopardy, nor one that is not renewed or has a longest hold, which is one holder's. And a token
+    /// that was given out is never given out again: it rises by one per hand-over and stays below the next lease's,
+    /// which is `STEP` higher at least.
     pub fn pass(&mut self, lease: &Lease, now: Mono) -> bool {
         let budget_left = self.since.map_or(!self.budget.is_zero(), |since| now.since(since) < self.budget);
         let healthy = lease.state(now) == LeaseState::Held && lease.may_write(now) && lease.is_renewed_without_end();

@@ -1,9 +1,10 @@
-//! What one process knows of a lock that its threads want: who may contend, whether it yields to waiters of other processes,
-//! and whether its release notifies one of them.
+//! What one process knows of a lock that its threads want: who may contend, whether it yields to waiters of other
+//! processes, and whether its release notifies one of them.
 //!
-//! A process keeps a contended lock for a *quantum*: to change processes at every release costs two thread switches and a
-//! round trip each. The release that ends the quantum notifies the first waiter, and from then on the process contends as a
-//! waiter itself: its attempt, which the masters see right behind its release, would win against the notified one each time.
+//! A process keeps a contended lock for a *quantum*: to change processes at every release costs two thread switches and
+//! a round trip each. The release that ends the quantum notifies the first waiter, and from then on the process
+//! contends as a waiter itself: its attempt, which the masters see right behind its release, would win against the
+//! notified one each time.
 
 use super::time::Mono;
 use super::wait_list::Notify;
@@ -12,7 +13,8 @@ use std::time::Duration;
 /// How long a process may take a lock again and again while others wait elsewhere.
 pub const QUANTUM: Duration = Duration::from_millis(7);
 
-/// How long a process whose quantum is not over has to take the lock again, before a waiter is notified that it is free.
+/// How long a process whose quantum is not over has to take the lock again, before a waiter is notified that it is
+/// free.
 pub const NOTIFY_DELAY: Duration = Duration::from_millis(1);
 
 /// How long a master's word that others wait elsewhere is believed: several rounds, and no longer than a short hold.
@@ -78,9 +80,9 @@ impl LocalQueue {
         self.outage &= next;
     }
 
-    /// Whether the thread that contends at `now` does so as a waiter from the beginning: waiters were reported elsewhere less
-    /// than [`WAITERS_WINDOW`] ago, and this process is not within its quantum. Often the next attempt is sent before the
-    /// answer to the release is read, so this goes by what was said before, too.
+    /// Whether the thread that contends at `now` does so as a waiter from the beginning: waiters were reported
+    /// elsewhere less than [`WAITERS_WINDOW`] ago, and this process is not within its quantum. Often the next attempt
+    /// is sent before the answer to the release is read, so this goes by what was said before, too.
     pub fn yields(&self, now: Mono) -> bool {
         self.knows_of_waiters(now) && self.is_quantum_over(now)
     }
@@ -112,15 +114,16 @@ impl LocalQueue {
         self.outage = true;
     }
 
-    /// The lock is released at `now`; how that notifies a waiter. All masters notify at the same release, or none does: if each
-    /// went by its own clock, they would cut the quantum into pieces.
+    /// The lock is released at `now`; how that notifies a waiter. All masters notify at the same release, or none does:
+    /// if each went by its own clock, they would cut the quantum into pieces.
     pub fn release(&mut self, now: Mono) -> Notify {
         self.released = now;
         Notify { waiter: self.number, at_once: self.is_quantum_over(now) }
     }
 
-    /// A master says at `now` that waiters are elsewhere, and whether the release `notified` one of them, which ends the quantum.
-    /// True if a late notification is to be planned; [`NOTIFY_DELAY`] from now it is asked for by [`LocalQueue::late_notification`].
+    /// A master says at `now` that waiters are elsewhere, and whether the release `notified` one of them, which ends
+    /// the quantum. True if a late notification is to be planned; [`NOTIFY_DELAY`] from now it is asked for by
+    /// [`LocalQueue::late_notification`].
     pub fn waiters_elsewhere(&mut self, now: Mono, notified: bool) -> bool {
         self.waiters_elsewhere = Some(now);
         if notified {
@@ -130,9 +133,9 @@ impl LocalQueue {
         !std::mem::replace(&mut self.notify_planned, true)
     }
 
-    /// When the planned notification is due; at once if that is not after `now`. `None` if it is not needed any more: somebody
-    /// here holds on to the lock, and notifies with the release. Where the lock is taken again and again the plan stays, for
-    /// each release would make the same one, and is looked at more and more rarely.
+    /// When the planned notification is due; at once if that is not after `now`. `None` if it is not needed any more:
+    /// somebody here holds on to the lock, and notifies with the release. Where the lock is taken again and again the
+    /// plan stays, for each release would make the same one, and is looked at more and more rarely.
     pub fn late_notification(&mut self, now: Mono) -> Option<Mono> {
         if !self.notify_planned {
             return None;

@@ -47,8 +47,8 @@ impl Backoff {
 /// A ttl this short may mean that nobody holds the lock: waiters may yield to each other, or split the vote.
 pub const MAY_BE_FREE_WITHIN: Duration = super::local_queue::QUANTUM;
 
-/// The pause after a split vote: uniform in `0..=3 * slowest`, where `slowest` is the longest round seen, doubled per split
-/// in a row (`splits` before this one), at most `cap`.
+/// The pause after a split vote: uniform in `0..=3 * slowest`, where `slowest` is the longest round seen, doubled per
+/// split in a row (`splits` before this one), at most `cap`.
 ///
 /// A split need not be a race: a holder whose other masters are down looks the same for as long as it holds.
 pub fn after_split(slowest: Duration, splits: u32, cap: Duration, random: u64) -> Duration {

@@ -55,8 +55,8 @@ pub(crate) fn acquire(
     }
 }
 
-/// Contends for the lock on the masters, as the protocol says; `place` is the place in the queue of this process, if the call
-/// has it.
+/// Contends for the lock on the masters, as the protocol says; `place` is the place in the queue of this process, if
+/// the call has it.
 fn contend(
     engine: &Arc<Engine>,
     keys: &Arc<Keys>,

@@ -17,8 +17,8 @@ use std::sync::Arc;
 
 const SHARDS: usize = 16;
 
-/// How often a thread gives way before it parks, while a lease is handed from thread to thread: the holds are short then, and
-/// to be woken takes longer than one. Behind more threads than that it would give way in vain.
+/// How often a thread gives way before it parks, while a lease is handed from thread to thread: the holds are short
+/// then, and to be woken takes longer than one. Behind more threads than that it would give way in vain.
 const SPINS: u32 = 32;
 
 /// What a queued thread is given.
@@ -42,8 +42,9 @@ struct Waiter {
 impl Waiter {
     /// Lays down what the thread is given; it is woken afterwards.
     ///
-    /// Proof obligation: this is called for each waiter that is taken out of its queue, before the queue is unlocked. A thread
-    /// that gives up looks for a grant under the same lock, so it finds one or is still in the queue: no grant is lost.
+    /// Proof obligation: this is called for each waiter that is taken out of its queue, before the queue is unlocked. A
+    /// thread that gives up looks for a grant under the same lock, so it finds one or is still in the queue: no grant
+    /// is lost.
     fn give(&self, grant: Grant) {
         *self.grant.lock() = Some(grant);
     }
@@ -174,8 +175,8 @@ impl Queues {
         Place { queues: self.clone(), name: name.clone(), handed_over: false }
     }
 
-    /// A master says at `now` that others wait elsewhere for a lock that this process has released, and whether one of them was
-    /// `notified`. True if a late notification is to be planned.
+    /// A master says at `now` that others wait elsewhere for a lock that this process has released, and whether one of
+    /// them was `notified`. True if a late notification is to be planned.
     pub(crate) fn waiters_elsewhere(&self, name: &Arc<str>, now: Mono, notified: bool) -> bool {
         let mut shard = self.shard(name).lock();
         !shard.closed && shard.queues.entry(name.clone()).or_default().local.waiters_elsewhere(now, notified)
@@ -198,8 +199,8 @@ impl Queues {
         }
     }
 
-    /// Sends all threads away, for good. Answers for which locks a waiter elsewhere is still to be notified, and the number
-    /// under which this process waited for them.
+    /// Sends all threads away, for good. Answers for which locks a waiter elsewhere is still to be notified, and the
+    /// number under which this process waited for them.
     pub(crate) fn close(&self) -> Vec<(Arc<str>, u64)> {
         let mut to_notify = Vec::new();
         for shard in &self.shards {
@@ -217,8 +218,8 @@ impl Queues {
     }
 }
 
-/// A queued thread until it takes what it is given. If it never does, because the caller's closure panicked, it leaves, and what
-/// it was given goes to the next.
+/// A queued thread until it takes what it is given. If it never does, because the caller's closure panicked, it leaves,
+/// and what it was given goes to the next.
 struct Queued<'a> {
     queues: &'a Arc<Queues>,
     name: &'a Arc<str>,
@@ -295,8 +296,8 @@ impl Place {
         self.with(|queue| queue.local.release(now)).unwrap_or(Notify::AT_ONCE)
     }
 
-    /// Gives `lease`, and this place with it, to the first in the queue, if it wants it on the same terms and `pass` agrees;
-    /// the place comes back otherwise.
+    /// Gives `lease`, and this place with it, to the first in the queue, if it wants it on the same terms and `pass`
+    /// agrees; the place comes back otherwise.
     pub(crate) fn hand_over(mut self, lease: &Arc<Lease>, pass: impl FnOnce() -> bool) -> Option<Place> {
         let given = self.with(|queue| {
             let same = queue.waiters.front().is_some_and(|w| w.terms.same(&lease.terms));

@@ -14,8 +14,8 @@ const ASK_INTERVAL: Duration = Duration::from_millis(50);
 /// A pause chosen by the user: the number of pauses so far in, the pause out.
 pub(crate) type Pause = Arc<dyn Fn(u32) -> Duration + Send + Sync>;
 
-/// How long a call waits, and whether it still wants to. What the user gave for that runs on the calling thread, with no
-/// mutex locked.
+/// How long a call waits, and whether it still wants to. What the user gave for that runs on the calling thread, with
+/// no mutex locked.
 pub(crate) struct Patience<'a> {
     pub(crate) wait: Wait,
     /// The pauses between attempts, if the user chose them.

@@ -1,8 +1,9 @@
--- acquire: writes our value if the key is absent; if it is refused, takes a place in the wait list. After generation.lua.
+-- acquire: writes our value if the key is absent; if it is refused, takes a place in the wait list. After
+-- generation.lua.
 -- KEYS: 5 the wait list, as notify_first.lua has it.
--- ARGV: 7 life of the key in ms, 8 '1' to raise the fencing counter, 9 how long our place in the wait list is kept, in ms
--- ('0' = we do not wait), 10 how long we have waited already in us, 11 the yield window in us: refuse, even if the key is
--- absent, while another's quantum is this young ('0' = we were notified), 12 our number in the wait list.
+-- ARGV: 7 life of the key in ms, 8 '1' to raise the fencing counter, 9 how long our place in the wait list is kept, in
+-- ms ('0' = we do not wait), 10 how long we have waited already in us, 11 the yield window in us: refuse, even if the
+-- key is absent, while another's quantum is this young ('0' = we were notified), 12 our number in the wait list.
 -- Reply: {1, generation to cache, counter or ''}, or as in generation.lua.
 local no = refusal()
 if no then return no end

@@ -1,11 +1,12 @@
--- notify_first: takes the first waiter out of the wait list and notifies it that the lock is free. After release.lua and
--- notify.lua, which set: `list` as it is stored, `us`: our own number in it ('0' = none), `at_once`, `channel`, `idle`: nobody
--- is about to take the lock, and `memory`: how long in ms an empty list stays.
--- The wait list, all by this server's clock in us: when the last quantum began (a waiter was notified or has taken the lock;
--- before that: when the first came), and for each waiter, the one that has waited longest first, since when, its number, and
--- until when its place is kept: BEGUN,SINCE:NUMBER:UNTIL,...
+-- notify_first: takes the first waiter out of the wait list and notifies it that the lock is free. After release.lua
+-- and notify.lua, which set: `list` as it is stored, `us`: our own number in it ('0' = none), `at_once`, `channel`,
+-- `idle`: nobody is about to take the lock, and `memory`: how long in ms an empty list stays.
+-- The wait list, all by this server's clock in us: when the last quantum began (a waiter was notified or has taken the
+-- lock; before that: when the first came), and for each waiter, the one that has waited longest first, since when, its
+-- number, and until when its place is kept: BEGUN,SINCE:NUMBER:UNTIL,...
 -- Reply: 1 nobody waits, 2 notified, 3 somebody waits and is not notified.
--- whether the entries are over, or our own, is looked at only when one is notified
+
+-- an entry whose time is over, or our own, is looked for only when one is notified
 if not at_once and string.find(list, ',', 1, true) then return 3 end
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]

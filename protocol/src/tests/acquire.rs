@@ -54,6 +54,10 @@ fn error_of(judgement: &Judgement) -> Option<End> {
     }
 }
 
+fn may_be_free(hint: Duration) -> bool {
+    hint <= MAY_BE_FREE_WITHIN
+}
+
 /// Whether nobody may hold the lock, by what a round found.
 fn may_be_nobodys(judgement: &Judgement) -> bool {
     match judgement {
@@ -119,7 +123,7 @@ impl Call {
                 assert_eq!(entry.is_some(), self.machine.number() == ME);
                 assert!(
                     listens
-                        || matches!(judgement, Judgement::HeldByOther(hint) if hint.is_none_or(|h| h <= MAY_BE_FREE_WITHIN))
+                        || matches!(judgement, Judgement::HeldByOther(hint) if hint.is_none_or(may_be_free))
                         || *judgement == Judgement::Unclear
                 );
                 self.rounds += 1;

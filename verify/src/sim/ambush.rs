@@ -50,7 +50,8 @@ impl World<'_> {
         self.is_live(hold) && self.clients[self.holds[hold].client].alive
     }
 
-    /// Whether a client's question to a master would be counted if it came at once: it arrives, and there is no quarantine.
+    /// Whether a client's question to a master would be counted if it came at once: it arrives, and there is no
+    /// quarantine.
     fn is_reached(&self, c: usize, master: usize) -> bool {
         let server = &self.servers[self.plan.servers[master]];
         let ready = self
@@ -89,8 +90,9 @@ impl World<'_> {
         }
     }
 
-    /// The client's attempt is granted by a master that lacks the victim's value, and reaches the others when the victim's
-    /// lease is over. Meanwhile the victim goes on with that master instead of another, and the master may have forgotten.
+    /// The client's attempt is granted by a master that lacks the victim's value, and reaches the others when the
+    /// victim's lease is over. Meanwhile the victim goes on with that master instead of another, and the master may
+    /// have forgotten.
     fn overtake(&mut self, c: usize, victim: usize) {
         let held = &self.holds[victim];
         let (theirs, ttl) = (held.client, self.plan.ttl.as_nanos() as Time);
@@ -118,8 +120,9 @@ impl World<'_> {
         self.after(when, Event::Trap(Trap::Provoke(victim)));
     }
 
-    /// The client is granted the lock by two masters, of which only one knows the last token. The third forgets that it knew
-    /// it, and then the attempt reaches it. The client asks for a token and does not get through to the one that knows.
+    /// The client is granted the lock by two masters, of which only one knows the last token. The third forgets that it
+    /// knew it, and then the attempt reaches it. The client asks for a token and does not get through to the one that
+    /// knows.
     fn catch_up(&mut self, c: usize, name: usize) {
         let fence = self.keys[name].fence.clone();
         let counter = |m: usize| self.text_at(m, &fence).and_then(|t| String::from_utf8(t).ok()?.parse::<u64>().ok());

@@ -139,8 +139,8 @@ impl World<'_> {
         }
     }
 
-    /// A lease was extended by a round begun at `start`: one guard, one unbroken hold. Where a loss goes unnoticed, only a
-    /// grant counts whose whole round came behind the last good round of this lease and before this one.
+    /// A lease was extended by a round begun at `start`: one guard, one unbroken hold. Where a loss goes unnoticed,
+    /// only a grant counts whose whole round came behind the last good round of this lease and before this one.
     pub(crate) fn prolonged(&mut self, hold: usize, start: Mono) {
         let (name, line) = (self.holds[hold].name, self.holds[hold].line);
         let last = self.checks.last_grant[name];
@@ -155,8 +155,8 @@ impl World<'_> {
         self.rests_on_servers(hold);
     }
 
-    /// From when on a quorum has the key by a round that began at `start`: not at all, if a server forgot in the meantime what it
-    /// had voted (seed 45678 of a run of 150 000).
+    /// From when on a quorum has the key by a round that began at `start`: not at all, if a server forgot in the
+    /// meantime what it had voted (seed 45678 of a run of 150 000).
     fn good_since(&self, start: Time) -> Time {
         if self.checks.flushed_at < start { self.now } else { Time::MAX }
     }
@@ -235,8 +235,8 @@ impl World<'_> {
                 Change::Written(_, _, expires) => {
                     match self.checks.owners.get(token).map(|hold| &mut self.holds[*hold]) {
                         Some(held) if held.extending => self.checks.count("keys renewed or written again"),
-                        // A vote that comes behind somebody else's grant, which a loss had made possible: the hold may rest on it
-                        // from now on (seed 478549 of a run of a million).
+                        // A vote that comes behind somebody else's grant, which a loss had made possible: the hold may
+                        // rest on it from now on (seed 478549 of a run of a million).
                         Some(held) if held.line != self.checks.last_grant[name].number => held.good_at = Time::MAX,
                         _ => {}
                     }

@@ -1,7 +1,8 @@
 //! The protocol as it ships in a seeded world of simulated masters.
 //!
-//! Masters in memory run the shipped scripts in Lua; a network delays, loses and breaks; clients have clocks of their own.
-//! What is said is encoded and decoded by the library, and what is decided is decided by it. One history is one seed.
+//! Masters in memory run the shipped scripts in Lua; a network delays, loses and breaks; clients have clocks of their
+//! own. What is said is encoded and decoded by the library, and what is decided is decided by it. One history is one
+//! seed.
 
 #![allow(clippy::disallowed_methods, reason = "a run is timed; the histories have clocks of their own")]
 

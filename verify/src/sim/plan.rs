@@ -140,13 +140,13 @@ pub(crate) struct Plan {
     pub(crate) liar: usize,
     /// Whether the masters' data may be lost where no quarantine notices it: exclusion is not claimed then.
     pub(crate) unnoticed_loss: bool,
-    /// Whether the order of tokens is claimed: not where counters may be lost and the masters' clocks are further apart than a
-    /// quarantine.
+    /// Whether the order of tokens is claimed: not where counters may be lost and the masters' clocks are further apart
+    /// than a quarantine.
     pub(crate) ordered_tokens: bool,
     /// Whether tails of broken connections may be executed later.
     pub(crate) stragglers: bool,
-    /// Whether masters are settled again and again. One init rests on an assumption: that no lease is held on masters that are all
-    /// empty. So a quorum loses no data then.
+    /// Whether masters are settled again and again. One init rests on an assumption: that no lease is held on masters
+    /// that are all empty. So a quorum loses no data then.
     pub(crate) inits: bool,
     /// Whether rounds take long.
     pub(crate) storm: bool,
@@ -158,9 +158,11 @@ pub(crate) struct Plan {
     pub(crate) lost_messages: u64,
     /// Whether somebody forges notifications.
     pub(crate) forged: bool,
-    /// How long a lock may be free while somebody waits for it, and how long somebody may wait for it, if that is claimed.
+    /// How long a lock may be free while somebody waits for it, and how long somebody may wait for it, if that is
+    /// claimed.
     pub(crate) promises: Option<(Time, Time)>,
-    /// Whether the processes fight for one lock at full speed; whether they rest now and then, and whether they drop their guards.
+    /// Whether the processes fight for one lock at full speed; whether they rest now and then, and whether they drop
+    /// their guards.
     pub(crate) fight: Option<(bool, bool)>,
     /// How many of 100 attempts fold the fencing token in, and how many of 100 holds ask for one.
     pub(crate) fenced: (u64, u64),
@@ -255,8 +257,9 @@ impl Plan {
         plan
     }
 
-    /// Processes that fight for one lock, and what waiters are promised then. A third of these histories is undisturbed: nobody waits
-    /// for his poll. In the others notifications are lost, processes die in the wait lists, and masters restart.
+    /// Processes that fight for one lock, and what waiters are promised then. A third of these histories is
+    /// undisturbed: nobody waits for his poll. In the others notifications are lost, processes die in the wait lists,
+    /// and masters restart.
     fn fight(&mut self, rng: &mut Rng) {
         let ms = Duration::from_millis;
         self.crowd(rng);
@@ -283,8 +286,8 @@ impl Plan {
         }
     }
 
-    /// Messages and threads take up to a whole ttl, connections break, masters forget: rounds overlap with everything. The
-    /// rare orders of events that some rules are for need this much.
+    /// Messages and threads take up to a whole ttl, connections break, masters forget: rounds overlap with everything.
+    /// The rare orders of events that some rules are for need this much.
     fn storm(&mut self, rng: &mut Rng) {
         self.slow = rng.pick(&[5, 20, 50]);
         self.late = rng.pick(&[0, 20, 60]);
@@ -364,8 +367,8 @@ impl Plan {
         }
     }
 
-    /// After a loss of counters the order of tokens rests on the masters' clocks, which must agree within a quarantine; clients'
-    /// clocks may be off by any time.
+    /// After a loss of counters the order of tokens rests on the masters' clocks, which must agree within a quarantine;
+    /// clients' clocks may be off by any time.
     fn draw_clocks(&mut self, rng: &mut Rng) {
         let loses = self.faults.iter().any(|(_, k)| LOSSES.contains(k) || LIES.contains(k));
         self.client_offset = rng.pick(&[0, 1_000_000, 7_200_000_000]);

@@ -1,5 +1,5 @@
-//! What there is in one history: the world, its processes with their threads, locks and rounds, and what happens to them.
-//! Data only; each part of what is done with it has a file of its own.
+//! What there is in one history: the world, its processes with their threads, locks and rounds, and what happens to
+//! them. Data only; each part of what is done with it has a file of its own.
 
 use super::clock::{Clock, Time};
 use super::lua::Interpreter;

@@ -1,5 +1,5 @@
-//! How processes wait for a lock: their local queues, their places in the wait lists, and the notifications between them,
-//! which may be late, lost or forged. And what is promised to waiters.
+//! How processes wait for a lock: their local queues, their places in the wait lists, and the notifications between
+//! them, which may be late, lost or forged. And what is promised to waiters.
 
 use super::clock::Time;
 use super::plan::MS;

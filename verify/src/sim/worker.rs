@@ -152,7 +152,8 @@ impl World<'_> {
         let round = self.round_timeout(worker.terms.ttl) + Duration::from_millis(2);
         let limit = match worker.wait {
             Some(Wait::Until(at)) => at.plus(round * 2),
-            // The question by plain commands, the one by the script, a write-back; and what is asked again, with its pauses.
+            // The question by plain commands, the one by the script, a write-back; and what is asked again, with its
+            // pauses.
             Some(Wait::Once) => worker.begun.plus(round * 3 + (round + PAUSE_AT_ONCE) * SPLITS_AT_ONCE),
             _ => return,
         };

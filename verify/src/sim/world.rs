@@ -199,8 +199,8 @@ impl<'a> World<'a> {
         time
     }
 
-    /// A new connection from a client to the server behind a name, with the identity that its handshake has seen, and whether
-    /// the server has replicas.
+    /// A new connection from a client to the server behind a name, with the identity that its handshake has seen, and
+    /// whether the server has replicas.
     pub(crate) fn dial(&mut self, client: usize, name: usize) -> Option<(usize, (String, bool))> {
         let server = self.plan.servers[name];
         let there = &self.servers[server];

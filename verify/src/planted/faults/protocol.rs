@@ -34,8 +34,8 @@ pub(super) const FAULTS: &[Fault] = &[
         what: "a waiter that missed its notification waits for another one",
         file: "protocol/src/acquire.rs",
         edits: &[(
-            "        if now < self.poll.min(heard) {",
-            "        if self.waiter.is_some() && self.outage.is_none() {\n            self.poll = self.limit();\n        }\n        if now < self.poll.min(heard) {",
+            "self.poll = now.plus(pause).min(self.limit());",
+            "self.poll = if self.waiter.is_some() { self.limit() } else { now.plus(pause) };",
         )],
         found_by: Simulation,
     },
