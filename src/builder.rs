@@ -1,8 +1,8 @@
 //! The settings of a client, and the client from them.
 
 use crate::client::Client;
-use crate::engine::core::Engine;
 use crate::engine::error::Error;
+use crate::engine::root::Engine;
 use crate::engine::settings::Settings;
 use crate::options::{self, Lease, MIN_TTL, Options, Retry, backoff, check_label, check_ttl};
 use crate::protocol::generation::{Deployment, valid_deployment};
@@ -12,7 +12,7 @@ use crate::protocol::retry::Backoff;
 use crate::protocol::time::millis_up;
 use crate::protocol::{Drift, Namespace, Quorum};
 use crate::sys::{self, journal};
-use crate::wire::master::Address;
+use crate::wire::address::Address;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! The client: masters in, lock handles out.
 
 use crate::detached::DetachedLease;
-use crate::engine::core::Engine;
 use crate::engine::error::{Error, Tally, Undelivered};
+use crate::engine::root::Engine;
 use crate::engine::settings::Terms;
 use crate::engine::waiting::Pause;
 use crate::guarantees::Guarantees;
@@ -129,7 +129,7 @@ impl Client {
     /// Ends the client. Locks that are still held are reported lost to their holders, and end on the masters with their
     /// ttl; every other call fails from here on; all threads end, and are waited for, for at most `limit`.
     pub fn close(&self, limit: Duration) -> CloseReport {
-        if self.engine.is_forked() {
+        if self.engine.masters.is_forked() {
             return CloseReport { unreleased: Vec::new(), threads_left: 0 };
         }
         let (unreleased, threads_left) = self.engine.close(limit);
@@ -139,7 +139,7 @@ impl Client {
     /// The releases that could not be delivered so far; none in a forked child, whose parent has them.
     pub fn undelivered(&self) -> Undelivered {
         // In a forked child a mutex of the reaper may be locked for ever.
-        if self.engine.is_forked() { Undelivered::default() } else { self.engine.reaper.counts() }
+        if self.engine.masters.is_forked() { Undelivered::default() } else { self.engine.reaper.counts() }
     }
 
     /// How this client has fared so far: whether its timers kept up, and what it could not deliver. It is cheap, and

@@ -1,11 +1,10 @@
 //! A lock on its way from one process to another.
 
-use crate::engine::core::Engine;
 use crate::engine::error::Error;
-use crate::engine::held::Held;
+use crate::engine::hold::Hold;
 use crate::options::check_label;
 use crate::protocol::{Mono, Owner, Token};
-use crate::sys;
+use crate::sys::{self, clock};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -51,9 +50,10 @@ const FIELD: &str = "detached lease";
 
 impl DetachedLease {
     /// Takes the lease out of its guard's hands. The guard lets go of the rest.
-    pub(crate) fn of(held: &Held) -> Result<DetachedLease, Error> {
-        let until = held.hand_out()?;
-        Ok(DetachedLease { name: held.keys.name.to_string(), owner: held.owner.clone(), until, boot: sys::boot_id() })
+    pub(crate) fn of(hold: &Hold) -> Result<DetachedLease, Error> {
+        let until = hold.detach()?;
+        let lease = &hold.lease;
+        Ok(DetachedLease { name: lease.keys.name.to_string(), owner: lease.owner.clone(), until, boot: sys::boot_id() })
     }
 
     /// The lock's name.
@@ -63,7 +63,7 @@ impl DetachedLease {
 
     /// How long there is left to adopt it; zero when the lease has ended.
     pub fn remaining(&self) -> Duration {
-        Engine::left(self.until)
+        self.until.since(clock::now())
     }
 }
 
@@ -124,7 +124,7 @@ mod tests {
     use super::DetachedLease;
     use crate::engine::error::Error;
     use crate::protocol::{Mono, Owner, Token};
-    use crate::sys;
+    use crate::sys::{self, clock};
     use proptest::prelude::{any, proptest};
     use std::sync::Arc;
 

@@ -2,8 +2,9 @@
 
 use crate::detached::DetachedLease;
 use crate::engine::error::{Error, Lost, ReleaseOutcome};
-use crate::engine::held::Held;
-use crate::engine::signal::Signal;
+use crate::engine::fence;
+use crate::engine::hold::Hold;
+use crate::engine::lease::Lease;
 use crate::options::check_extension;
 use crate::protocol::{LeaseState, LossReason};
 use crate::sys::clock;
@@ -23,26 +24,29 @@ use std::time::Duration;
 /// thread and dropped there. In a forked child the guard is lost and releases nothing: the lock belongs to the parent.
 #[must_use = "the lock is released as soon as the guard is dropped, at once with `let _ =`: keep it in a variable"]
 pub struct LockGuard {
-    held: Option<Arc<Held>>,
-    signal: Arc<Signal>,
+    hold: Option<Arc<Hold>>,
 }
 
 impl LockGuard {
-    pub(crate) fn new(held: Arc<Held>) -> LockGuard {
-        LockGuard { signal: held.signal(), held: Some(held) }
+    pub(crate) fn new(hold: Arc<Hold>) -> LockGuard {
+        LockGuard { hold: Some(hold) }
     }
 
-    fn held(&self) -> &Held {
-        match &self.held {
-            Some(held) => held,
+    fn hold(&self) -> &Hold {
+        match &self.hold {
+            Some(hold) => hold,
             // Only the methods that consume the guard take it out.
             None => unreachable!("a guard without a lease"),
         }
     }
 
+    fn lease(&self) -> &Lease {
+        &self.hold().lease
+    }
+
     /// The lock's name.
     pub fn name(&self) -> &str {
-        &self.held().keys.name
+        &self.lease().keys.name
     }
 
     /// Whether the lock is held at this instant. It reads an atomic, the clock and the process id, and does no I/O.
@@ -51,7 +55,7 @@ impl LockGuard {
     ///
     /// [`Error::Lost`] from the deadline on, for good.
     pub fn check(&self) -> Result<(), Error> {
-        self.held().check()
+        self.lease().check()
     }
 
     /// Whether the lock is held for at least `min` more, even if no renewal succeeds. Ask before a step that must not
@@ -61,17 +65,17 @@ impl LockGuard {
     ///
     /// [`Error::EndsSoon`] if less is left, [`Error::Lost`] if nothing is.
     pub fn ensure(&self, min: Duration) -> Result<(), Error> {
-        self.held().ensure(min)
+        self.lease().ensure(min)
     }
 
     /// How long the lock is held for if no renewal succeeds; zero once it is lost.
     pub fn remaining(&self) -> Duration {
-        self.held().remaining()
+        self.lease().remaining()
     }
 
     /// Where the lease stands.
     pub fn state(&self) -> LeaseState {
-        self.held().state()
+        self.lease().state()
     }
 
     /// Asks a quorum of masters whether the lock is still ours: one round trip. [`check`](LockGuard::check) does not
@@ -81,7 +85,7 @@ impl LockGuard {
     ///
     /// [`Error::Lost`] if a majority says no, [`Error::NoQuorum`] if too few answer.
     pub fn verify(&self) -> Result<(), Error> {
-        self.held().verify()
+        self.lease().verify()
     }
 
     /// Prolongs the lease, by one round to a quorum, so that it lasts for at least `ttl` from this call on. Never
@@ -97,15 +101,15 @@ impl LockGuard {
     /// [`Error::Config`] for a ttl below 100 ms or above the longest extension, which it names. [`Error::EndsSoon`] if
     /// [`max_hold`](crate::Options::max_hold) ends the lock before; it is extended until then.
     pub fn extend(&self, ttl: Duration) -> Result<(), Error> {
-        let held = self.held();
-        let asked = check_extension(ttl, &held.engine.settings, &held.terms)?;
-        if held.engine.is_forked() {
-            return held.check();
+        let lease = self.lease();
+        let asked = check_extension(ttl, &lease.masters().settings, &lease.terms)?;
+        if lease.masters().is_forked() {
+            return lease.check();
         }
         let wanted = clock::now().plus(ttl);
-        held.extend(asked)?;
+        lease.extend(asked)?;
         // Cut short by `max_hold`, or lost since.
-        if held.until() < wanted { held.ensure(ttl) } else { Ok(()) }
+        if lease.until() < wanted { lease.ensure(ttl) } else { Ok(()) }
     }
 
     /// The fencing token of this lease: a number above that of every earlier holder that asked for one. Hand it to the
@@ -122,7 +126,7 @@ impl LockGuard {
     ///
     /// [`Error::NoQuorum`] if too few masters answer (the lock is not lost by it; ask again), [`Error::Lost`].
     pub fn fencing_token(&self) -> Result<u64, Error> {
-        self.held().fencing_token()
+        fence::token(self.lease())
     }
 
     /// A channel that gets one message when the lock is lost, and is disconnected when it is released. Made for
@@ -132,7 +136,7 @@ impl LockGuard {
     /// majority says that another owner holds the lock. No thread is sure to be scheduled in time, so ask
     /// [`check`](LockGuard::check) before what cannot be undone.
     pub fn lost(&self) -> &Receiver<Lost> {
-        self.held().lost_signal(&self.signal)
+        self.hold().lost_signal()
     }
 
     /// Calls `callback` on a thread of the client when the lock is lost; at once if it is already. Not called after a
@@ -142,23 +146,23 @@ impl LockGuard {
     /// which the locks were lost. So one that takes long delays none, and sixteen that never end delay all. None is
     /// left out. A callback that is not called is dropped by the thread that drops or releases the guard.
     pub fn on_lost(&self, callback: impl FnOnce(Lost) + Send + 'static) {
-        self.held().on_lost(Box::new(callback));
+        self.hold().on_lost(Box::new(callback));
     }
 
     /// Votes beyond the quorum in the last good round, late ones included: how many masters may lose the key before the
     /// next renewal without endangering the lock.
     pub fn margin(&self) -> usize {
-        self.held().margin()
+        self.lease().margin()
     }
 
     /// Releases the lock, and waits for a quorum to confirm it, for at most the
     /// [round timeout](crate::ClientBuilder::round_timeout).
     pub fn release(mut self) -> ReleaseOutcome {
-        match self.held.take() {
-            Some(held) => {
-                let released = held.release();
+        match self.hold.take() {
+            Some(hold) => {
+                let released = hold.release();
                 if let ReleaseOutcome::AlreadyLost(Lost { reason: LossReason::Forked, .. }) = released {
-                    std::mem::forget(held);
+                    std::mem::forget(hold);
                 }
                 released
             }
@@ -174,11 +178,11 @@ impl LockGuard {
     ///
     /// [`Error::Lost`] if there is nothing left to hand over.
     pub fn detach(mut self) -> Result<DetachedLease, Error> {
-        match self.held.take() {
-            Some(held) => {
-                let detached = DetachedLease::of(&held);
+        match self.hold.take() {
+            Some(hold) => {
+                let detached = DetachedLease::of(&hold);
                 if detached.is_err() {
-                    leave(held);
+                    leave(hold);
                 }
                 detached
             }
@@ -189,17 +193,17 @@ impl LockGuard {
 
 impl Drop for LockGuard {
     fn drop(&mut self) {
-        if let Some(held) = self.held.take() {
-            leave(held);
+        if let Some(hold) = self.hold.take() {
+            leave(hold);
         }
     }
 }
 
 /// Lets go of a lock and of what its guard shared. In a forked child even that would touch mutexes that another thread
 /// of the parent may have held, so it is forgotten there.
-fn leave(held: Arc<Held>) {
-    if !held.let_go() {
-        std::mem::forget(held);
+fn leave(hold: Arc<Hold>) {
+    if !hold.let_go() {
+        std::mem::forget(hold);
     }
 }
 

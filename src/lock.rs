@@ -1,9 +1,9 @@
 //! `Lock`: plain Redlock, one holder at a time.
 
 use crate::engine::acquire::acquire;
-use crate::engine::core::Engine;
 use crate::engine::error::Error;
-use crate::engine::held::Held;
+use crate::engine::hold::Hold;
+use crate::engine::root::Engine;
 use crate::engine::settings::Terms;
 use crate::engine::waiting::{Patience, Pause};
 use crate::guard::LockGuard;
@@ -216,7 +216,7 @@ impl Lock {
         Ok(Status::of(self.name(), &self.engine.settings, &self.engine.labels, &finished))
     }
 
-    fn finish_timed(&self, result: Result<Option<Arc<Held>>, Error>) -> Result<Option<LockGuard>, Error> {
+    fn finish_timed(&self, result: Result<Option<Arc<Hold>>, Error>) -> Result<Option<LockGuard>, Error> {
         match result {
             Err(Error::TriesUsedUp { .. }) => Ok(None),
             other => Ok(other?.map(LockGuard::new)),
@@ -231,7 +231,7 @@ impl Lock {
         &self.engine
     }
 
-    fn held(&self, patience: &mut Patience<'_>) -> Result<Option<Arc<Held>>, Error> {
+    fn held(&self, patience: &mut Patience<'_>) -> Result<Option<Arc<Hold>>, Error> {
         let keys = self.keys()?;
         match &self.terms {
             Some(terms) => acquire(&self.engine, keys, terms, patience),

@@ -1,7 +1,7 @@
 //! How a client has fared.
 
-use crate::engine::core::Engine;
 use crate::engine::error::Undelivered;
+use crate::engine::root::Engine;
 use std::time::Duration;
 
 /// What [`Client::stats`](crate::Client::stats) counts, since the client was built.
@@ -24,9 +24,9 @@ pub struct Stats {
 impl Stats {
     pub(crate) fn of(engine: &Engine, undelivered: Undelivered) -> Stats {
         Stats {
-            renewal_latest: engine.timer.latest(),
+            renewal_latest: engine.leases.timer.latest(),
             chore_latest: engine.chores.latest(),
-            chore_overruns: engine.record.overruns(),
+            chore_overruns: engine.chores.overruns(),
             undelivered,
         }
     }

@@ -1,8 +1,8 @@
 //! Who holds a lock, as every master sees it.
 
-use crate::engine::core::Engine;
 use crate::engine::error::{Error, MasterAnswer, Rounded};
-use crate::engine::rounds::Finished;
+use crate::engine::root::Engine;
+use crate::engine::rounds::RoundResult;
 use crate::engine::settings::Settings;
 use crate::holder::Holder;
 use crate::protocol::generation::Generation;
@@ -51,8 +51,8 @@ pub struct MasterStatus {
 }
 
 impl Status {
-    pub(crate) fn of(name: &str, settings: &Settings, labels: &[String], finished: &Finished) -> Status {
-        let round = finished.op.round.lock();
+    pub(crate) fn of(name: &str, settings: &Settings, labels: &[String], finished: &RoundResult) -> Status {
+        let round = finished.request.round.lock();
         let masters = labels.iter().zip(round.answers()).map(|(label, answer)| match answer {
             Some((Answer::View(view), at)) => {
                 MasterStatus { round_trip: Some(at.since(finished.start)), ..MasterStatus::of(label, view) }
@@ -197,8 +197,8 @@ pub struct Revoked {
 }
 
 impl Revoked {
-    pub(crate) fn of(engine: &Engine, name: &str, finished: &Finished, now: bool) -> Result<Revoked, Error> {
-        let round = finished.op.round.lock();
+    pub(crate) fn of(engine: &Engine, name: &str, finished: &RoundResult, now: bool) -> Result<Revoked, Error> {
+        let round = finished.request.round.lock();
         let said = || round.answers().iter().flatten().map(|(a, _)| a);
         for (label, answer) in engine.labels.iter().zip(round.answers()) {
             if let Some((Answer::Conflict(kind), _)) = answer {
@@ -207,7 +207,7 @@ impl Revoked {
         }
         let answered = said().filter(|a| matches!(a, Answer::Yes(_) | Answer::Absent)).count();
         if answered < engine.settings.quorum.votes() {
-            return Err(Error::NoQuorum(finished.tally_of(engine, &round)));
+            return Err(Error::NoQuorum(engine.masters.tally_of(finished, &round)));
         }
         let ttl =
             |a: &Answer| if let Answer::Yes(ms) = a { Some(Duration::from_millis(ms.unwrap_or(0))) } else { None };

@@ -7,9 +7,10 @@ pub use talk::{Heard, Request, ScriptText, Talk, scripts};
 
 use crate::Client;
 use crate::protocol::{Answer, Command, Keys, Operation, Owner};
+use crate::wire::address::Address;
+use crate::wire::decode;
 use crate::wire::packed::Packed;
 use crate::wire::reply::{self, Stop};
-use crate::wire::{decode, master::Address};
 use std::sync::Arc;
 
 /// Appends the plain commands of an acquire for each of `masters` masters.

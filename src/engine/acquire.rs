@@ -1,25 +1,26 @@
 //! Acquiring a lock: rounds with a token each, undone when they fail, until the protocol says that it is over.
 
-use super::core::Engine;
 use super::error::Error;
 use super::fence::{self, NoToken};
-use super::held::Held;
+use super::hold::Hold;
+use super::lease::Lease;
 use super::queue::{Entered, Place};
-use super::rounds::Finished;
+use super::root::Engine;
+use super::rounds::RoundResult;
 use super::settings::Terms;
 use super::waiting::{Patience, Paused, Waiting};
 use crate::protocol::acquire::Plan;
 use crate::protocol::command::Word;
 use crate::protocol::{Acquire, Attempt, Command, End, Judgement, Keys, Mono, Operation, Owner, Step, Wait};
+use crate::sys::sync::none_held;
 use crate::sys::{clock, entropy, journal};
-use crate::wire::op::Op;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// An attempt that was not granted; it has been undone.
 struct Failed {
     judgement: Judgement,
-    round: Finished,
+    round: RoundResult,
 }
 
 /// Acquires the lock of `keys`; `None` if others hold it for as long as the caller waits.
@@ -28,9 +29,9 @@ pub(crate) fn acquire(
     keys: &Arc<Keys>,
     terms: &Arc<Terms>,
     patience: &mut Patience<'_>,
-) -> Result<Option<Arc<Held>>, Error> {
+) -> Result<Option<Arc<Hold>>, Error> {
     loop {
-        engine.usable()?;
+        engine.masters.usable()?;
         // Whoever counts its own attempts makes them, and stands in no line.
         if terms.tries.is_some() {
             return contend(engine, keys, terms, patience, None, false);
@@ -39,16 +40,19 @@ pub(crate) fn acquire(
             Entered::Turn(place, not_before) => {
                 let steps_back = patience.wait != Wait::Once && not_before > clock::now();
                 if steps_back {
-                    engine.pause(not_before.min(patience.limit()))?;
+                    engine.masters.pause(not_before.min(patience.limit()))?;
                 }
                 contend(engine, keys, terms, patience, Some(place), steps_back)
             }
             Entered::Free => contend(engine, keys, terms, patience, None, false),
-            Entered::Lease(held) if held.remaining().is_zero() => {
-                held.let_go();
-                continue;
+            Entered::Lease(lease, place) => {
+                let hold = Hold::new(engine.clone(), lease, Some(place));
+                if hold.lease.remaining().is_zero() {
+                    hold.let_go();
+                    continue;
+                }
+                Ok(Some(hold))
             }
-            Entered::Lease(held) => Ok(Some(held)),
             Entered::HeldByOther => Ok(None),
             Entered::Closed => Err(Error::Closed),
         };
@@ -64,9 +68,9 @@ fn contend(
     patience: &mut Patience<'_>,
     mut place: Option<Place>,
     steps_back: bool,
-) -> Result<Option<Arc<Held>>, Error> {
+) -> Result<Option<Arc<Hold>>, Error> {
     let begin = clock::now();
-    let mut waiting = Waiting::new(engine, keys, terms);
+    let mut waiting = Waiting::new(&engine.masters, &engine.listener, keys, terms);
     if steps_back {
         waiting.listen(patience);
     }
@@ -85,12 +89,14 @@ fn contend(
                 let word = waiting.word(patience);
                 let full = full || word.is_some();
                 match attempt(engine, keys, terms, &mut machine, (full, word), patience.limit())? {
-                    Ok(held) => {
-                        if let Some(place) = place {
+                    Ok(lease) => {
+                        if let Some(place) = &place {
+                            let now = clock::now();
                             place.waited_as(waiting.number());
-                            held.occupy(place);
+                            // From the begin of its round on.
+                            place.holds(now, now.since(lease.granted));
                         }
-                        return Ok(Some(held));
+                        return Ok(Some(Hold::new(engine.clone(), lease, place)));
                     }
                     Err(failed) => {
                         let took = failed.round.end.since(failed.round.start);
@@ -98,7 +104,10 @@ fn contend(
                         if let Some(place) = &place {
                             if failed.judgement.is_outage() { place.outage() } else { place.answered() }
                         }
-                        let custom = patience.pause.map(|pause| pause(machine.pauses()));
+                        let custom = patience.pause.map(|pause| {
+                            none_held();
+                            pause(machine.pauses())
+                        });
                         let now = clock::now();
                         let next = machine.after_round(&failed.judgement, full, took, now, entropy::bits(), custom);
                         let then = match &next {
@@ -108,7 +117,7 @@ fn contend(
                         journal::trace!(
                             "lock {:?}: {} votes in {took:.1?}, {}; {} after {then:.1?}",
                             keys.name,
-                            failed.round.op.round.lock().yes(),
+                            failed.round.request.round.lock().yes(),
                             failed.judgement,
                             if matches!(next, Step::Done(_)) { "the call ends" } else { "the next attempt comes" },
                         );
@@ -143,9 +152,9 @@ fn finish(
     end: End,
     (begin, tries): (Mono, u32),
     last: Option<Failed>,
-) -> Result<Option<Arc<Held>>, Error> {
+) -> Result<Option<Arc<Hold>>, Error> {
     let Some(Failed { judgement, round }) = last.filter(|_| end != End::Contended) else { return Ok(None) };
-    let mut tally = round.tally(engine);
+    let mut tally = engine.masters.tally(&round);
     if tries > 1 {
         tally.tried_for = round.end.since(begin);
     }
@@ -163,9 +172,9 @@ fn attempt(
     machine: &mut Acquire,
     (full, word): (bool, Option<Word>),
     limit: Mono,
-) -> Result<Result<Arc<Held>, Failed>, Error> {
+) -> Result<Result<Arc<Lease>, Failed>, Error> {
     let settings = &engine.settings;
-    engine.freshen(engine.lane(keys), limit);
+    engine.connectors.freshen(engine.masters.lane(keys), limit);
     let wall_us = clock::wall_us();
     // Only scripts may begin a generation, and they take the nonce.
     let (token, nonce) = entropy::token_and_nonce().map_err(Error::System)?;
@@ -173,53 +182,34 @@ fn attempt(
     let operation = Operation::Acquire { px_ms: terms.px_ms(terms.ttl), full, fence: terms.fenced, word };
     let command = Command { keys: keys.clone(), owner: owner.clone(), operation, nonce };
     let round_timeout = settings.round_timeout(terms.ttl);
-    let mut round = engine.round(command, clock::now().plus(round_timeout).min(limit));
+    let mut round = engine.masters.round(command, clock::now().plus(round_timeout).min(limit));
     let attempt = Attempt::acquiring(round.start, terms.ttl, settings.drift);
     let (judgement, counters, undone) = round.look(|answers, end| {
         let judgement = attempt.judge(answers, end);
         let undone = attempt.end(&judgement, answers);
         (judgement, terms.fenced.then(|| answers.counters()), undone)
     });
-    take_back(engine, &round.op, undone);
+    engine.masters.take_back(&round.request, undone);
     if judgement != Judgement::Granted {
         return Ok(Err(Failed { judgement, round }));
     }
-    let held = Held::new(engine, keys, &owner, terms, attempt, &round);
-    if engine.is_closed() {
+    let lease = engine.leases.grant(keys, &owner, terms, attempt, &round);
+    if engine.masters.is_closed() {
         // Its timer is gone: nobody would renew it or tell of its end.
-        held.abandon();
+        lease.abandon();
         return Err(Error::Closed);
     }
     if let Some(counters) = counters {
-        let (judgement, round) = match fence::settle(engine, &held, &counters, attempt.until()) {
+        let (judgement, round) = match fence::settle(&lease, &counters, attempt.until()) {
             Ok(token) => {
-                held.remember_fence(token);
-                return Ok(Ok(held));
+                lease.remember_fence(token);
+                return Ok(Ok(lease));
             }
             Err(NoToken::Late) => (Judgement::TooSlow, round),
             Err(NoToken::NoQuorum(round)) => (Judgement::NoQuorum, round),
         };
-        held.abandon();
+        lease.abandon();
         return Ok(Err(Failed { judgement, round }));
     }
-    Ok(Ok(held))
-}
-
-/// Takes back an attempt that was given up after it had been granted; from all masters, if it was `extended` meanwhile.
-pub(crate) fn undo(engine: &Engine, attempt: &Op, extended: bool) {
-    let mut round = attempt.round.lock();
-    round.close();
-    let targets = if extended { engine.settings.quorum.all() } else { round.undo_targets() };
-    drop(round);
-    take_back(engine, attempt, targets);
-}
-
-/// Releases the value of `attempt` on the masters `targets`, on the connections that carried it and behind it.
-pub(crate) fn take_back(engine: &Engine, attempt: &Op, targets: u32) {
-    if targets != 0 {
-        let command =
-            Command { operation: Operation::Release { keep: Duration::ZERO, tell: None }, ..attempt.command.clone() };
-        let lane = engine.lane(&command.keys);
-        lane.post(Arc::new(Op::new(command, engine.settings.quorum, targets, false)));
-    }
+    Ok(Ok(lease))
 }

@@ -1,9 +1,8 @@
 //! Fencing tokens: on demand, or from the counters of a fenced acquire.
 
-use super::core::Engine;
 use super::error::Error;
-use super::held::Held;
-use super::rounds::Finished;
+use super::lease::Lease;
+use super::rounds::RoundResult;
 use crate::protocol::fence::{self, Settling};
 use crate::protocol::{Mono, Operation};
 use crate::sys::clock;
@@ -13,18 +12,19 @@ pub(crate) enum NoToken {
     /// The lease was over before a quorum held it.
     Late,
     /// Too few masters took it.
-    NoQuorum(Finished),
+    NoQuorum(RoundResult),
 }
 
 /// Makes a token of the counters of a round that reached a quorum: writes it back where fewer than a quorum hold it.
-pub(crate) fn settle(engine: &Engine, held: &Held, counters: &[Option<u64>], until: Mono) -> Result<u64, NoToken> {
-    let (settling, round) = match fence::settle(engine.settings.quorum, counters, clock::now(), until) {
+pub(crate) fn settle(lease: &Lease, counters: &[Option<u64>], until: Mono) -> Result<u64, NoToken> {
+    let masters = lease.masters();
+    let (settling, round) = match fence::settle(masters.settings.quorum, counters, clock::now(), until) {
         Settling::WriteBack(token) => {
-            let limit = engine.settings.round_timeout(held.ttl());
+            let limit = masters.settings.round_timeout(lease.ttl());
             let mut round =
-                engine.round(held.command(Operation::WriteBack(token)), clock::now().plus(limit).min(until));
+                masters.round(lease.command(Operation::WriteBack(token)), clock::now().plus(limit).min(until));
             let settling =
-                round.look(|answers, end| fence::written_back(token, answers.reached(), end, until, held.until()));
+                round.look(|answers, end| fence::written_back(token, answers.reached(), end, until, lease.until()));
             (settling, Some(round))
         }
         settling => (settling, None),
@@ -36,24 +36,38 @@ pub(crate) fn settle(engine: &Engine, held: &Held, counters: &[Option<u64>], unt
     }
 }
 
+/// The fencing token of a lease: asked for once, then remembered.
+pub(crate) fn token(lease: &Lease) -> Result<u64, Error> {
+    lease.check()?;
+    if let Some(token) = lease.known_fence() {
+        return Ok(token);
+    }
+    let _one = lease.fencing.lock();
+    match lease.known_fence() {
+        Some(token) => Ok(token),
+        None => Ok(lease.remember_fence(ask(lease)?)),
+    }
+}
+
 /// Asks the masters that hold the lock for a token.
-pub(crate) fn ask(engine: &Engine, held: &Held) -> Result<u64, Error> {
-    let limit = engine.settings.round_timeout(held.ttl());
-    let until = held.until();
-    let mut round = engine.round(held.command(Operation::Fence), clock::now().plus(limit).min(until));
+fn ask(lease: &Lease) -> Result<u64, Error> {
+    let masters = lease.masters();
+    let limit = masters.settings.round_timeout(lease.ttl());
+    let until = lease.until();
+    let mut round = masters.round(lease.command(Operation::Fence), clock::now().plus(limit).min(until));
     let (counters, reached, taken) = round.look(|a, _| (a.counters(), a.reached(), a.taken()));
-    held.check()?;
+    lease.check()?;
     if taken {
-        return Err(held.taken());
+        return Err(lease.taken());
     }
     if !reached {
-        return Err(Error::NoQuorum(round.tally(engine)));
+        return Err(Error::NoQuorum(masters.tally(&round)));
     }
-    settle(engine, held, &counters, until).map_err(|why| {
+    settle(lease, &counters, until).map_err(|why| {
         let tally = match &why {
-            NoToken::Late => round.tally(engine),
-            NoToken::NoQuorum(round) => round.tally(engine),
+            NoToken::Late => masters.tally(&round),
+            NoToken::NoQuorum(round) => masters.tally(round),
         };
-        held.check().err().unwrap_or(Error::NoQuorum(tally))
+        lease.check().err().unwrap_or(Error::NoQuorum(tally))
     })
 }

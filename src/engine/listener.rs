@@ -1,19 +1,19 @@
 //! One thread that hears of releases: a subscription connection per master, and who waits for which lock.
 
-use super::core::Engine;
+use super::masters::Masters;
 use crate::protocol::wakeup::{Wakeup, channel_of, client_number};
 use crate::protocol::{Keys, Mono, Quorum};
-use crate::sys::sync::Mutex;
+use crate::sys::sync::{Mutex, Rank};
 use crate::sys::thread::survives;
 use crate::sys::wake::Wake;
 use crate::sys::{clock, entropy, journal};
 use crate::wire::Pooled;
-use crate::wire::topics::{News, Subscriber};
+use crate::wire::subscription::{PubSubEvent, Subscription};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::HashMap;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
 use std::thread::Thread;
 use std::time::Duration;
 
@@ -58,8 +58,16 @@ struct Inner {
     stopped: bool,
 }
 
+/// What the listener asks of its client.
+pub(crate) trait Replaces: Send + Sync {
+    /// A connection to master `i` is wanted; `broken` if one that was there has broken.
+    fn replace(&self, i: usize, broken: bool);
+}
+
 /// The listener of a client; its thread starts with the first waiter.
 pub(crate) struct Listener {
+    masters: Arc<Masters>,
+    replaces: Box<dyn Replaces>,
     inner: Mutex<Inner>,
     wake: Wake,
     quorum: Quorum,
@@ -75,19 +83,28 @@ pub(crate) struct Listening {
 }
 
 impl Listener {
-    pub(crate) fn new(quorum: Quorum) -> io::Result<Arc<Listener>> {
+    pub(crate) fn new(masters: Arc<Masters>, replaces: Box<dyn Replaces>) -> io::Result<Arc<Listener>> {
         let client = client_number(entropy::bits());
-        Ok(Arc::new(Listener { inner: Mutex::default(), wake: Wake::new()?, quorum, client }))
+        let quorum = masters.settings.quorum;
+        let wake = Wake::new()?;
+        Ok(Arc::new(Listener {
+            masters,
+            replaces,
+            inner: Mutex::new(Rank::Listener, Inner::default()),
+            wake,
+            quorum,
+            client,
+        }))
     }
 
     /// Has the calling thread hear of releases of a lock: from about now on, or from when a quorum of masters is
     /// subscribed to. Until then its poll has to do.
-    pub(crate) fn listen(self: &Arc<Self>, engine: &Arc<Engine>, keys: &Keys, limit: Mono) -> Listening {
+    pub(crate) fn listen(self: &Arc<Self>, keys: &Keys, limit: Mono) -> Listening {
         let wakeup = Wakeup::new(self.quorum, clock::now(), self.client, entropy::bits());
         let channel = channel_of(&keys.channel, self.client);
         let ear = Arc::new(Ear {
             thread: std::thread::current(),
-            wakeup: Mutex::new(wakeup),
+            wakeup: Mutex::new(Rank::Wakeup, wakeup),
             settled: AtomicBool::new(false),
         });
         let (mut begin, mut stir) = (false, false);
@@ -107,7 +124,7 @@ impl Listener {
         }
         let listening = Listening { listener: self.clone(), channel, ear };
         if begin {
-            self.begin(engine);
+            self.begin();
         } else if stir {
             self.wake.signal();
         }
@@ -126,15 +143,15 @@ impl Listener {
         self.quorum.reached(topic.confirmed.count_ones() as usize)
     }
 
-    fn begin(self: &Arc<Self>, engine: &Arc<Engine>) {
-        let (listener, weak, masters) = (self.clone(), Arc::downgrade(engine), engine.masters.len());
-        if let Err(e) = engine.threads.spawn("listener", move || listener.run(&weak, masters)) {
+    fn begin(self: &Arc<Self>) {
+        let listener = self.clone();
+        if let Err(e) = self.masters.threads.spawn("listener", move || listener.run()) {
             journal::warn!("no thread to hear of releases with, so waiting is by polling: {e}");
             self.inner.lock().started = false;
             return;
         }
-        for i in 0..masters {
-            engine.connect(i);
+        for i in 0..self.masters.labels.len() {
+            self.replaces.replace(i, false);
         }
     }
 
@@ -181,24 +198,24 @@ impl Listener {
         }
     }
 
-    fn run(&self, engine: &Weak<Engine>, masters: usize) {
-        let mut subscribers: Vec<Option<Subscriber>> = (0..masters).map(|_| None).collect();
+    fn run(&self) {
+        let mut subscribers: Vec<Option<Subscription>> = self.masters.labels.iter().map(|_| None).collect();
         let mut buffer = vec![0; 16 * 1024];
         let mut goes_on = true;
         while goes_on {
-            if survives(|| goes_on = self.turn(engine, &mut subscribers, &mut buffer)) {
+            if survives(|| goes_on = self.turn(&mut subscribers, &mut buffer)) {
                 continue;
             }
             journal::error!("the listener panicked; it subscribes again, and waiting is by polling meanwhile");
             for (i, slot) in subscribers.iter_mut().enumerate() {
                 *slot = None;
-                self.replace(engine, i);
+                self.replace(i);
             }
         }
     }
 
     /// Waits for news and hears them; false at the end.
-    fn turn(&self, engine: &Weak<Engine>, subscribers: &mut [Option<Subscriber>], buffer: &mut [u8]) -> bool {
+    fn turn(&self, subscribers: &mut [Option<Subscription>], buffer: &mut [u8]) -> bool {
         if !self.take_over(subscribers) {
             return false;
         }
@@ -213,29 +230,26 @@ impl Listener {
             let doubtful = self.inner.lock().doubtful >> i & 1 == 1;
             if fine.is_err() || doubtful {
                 *slot = None;
-                self.replace(engine, i);
+                self.replace(i);
             }
         }
         true
     }
 
     /// The connection to master `i` is gone: another one is asked for.
-    fn replace(&self, engine: &Weak<Engine>, i: usize) {
+    fn replace(&self, i: usize) {
         self.lost(i);
-        if let Some(engine) = engine.upgrade() {
-            engine.broke(i);
-            engine.connect(i);
-        }
+        self.replaces.replace(i, true);
     }
 
     /// Takes over what has changed since the last look; false at the end.
-    fn take_over(&self, subscribers: &mut [Option<Subscriber>]) -> bool {
+    fn take_over(&self, subscribers: &mut [Option<Subscription>]) -> bool {
         let mut inner = self.inner.lock();
         if inner.stopped {
             return false;
         }
         for (i, pooled) in std::mem::take(&mut inner.fresh) {
-            let mut subscriber = Subscriber::new(pooled);
+            let mut subscriber = Subscription::new(pooled);
             inner.topics.keys().for_each(|channel| subscriber.request(channel, true));
             inner.doubtful &= !(1 << i);
             subscribers[i] = Some(subscriber);
@@ -255,7 +269,7 @@ impl Listener {
         true
     }
 
-    fn poll(&self, subscribers: &[Option<Subscriber>]) -> u32 {
+    fn poll(&self, subscribers: &[Option<Subscription>]) -> u32 {
         let masters: Vec<usize> = (0..subscribers.len()).filter(|i| subscribers[*i].is_some()).collect();
         let mut fds: Vec<PollFd<'_>> = Vec::with_capacity(masters.len() + 1);
         for subscriber in subscribers.iter().flatten() {
@@ -274,10 +288,10 @@ impl Listener {
         masters.iter().enumerate().filter(|(k, _)| readable(*k)).fold(0, |mask, (_, i)| mask | 1 << i)
     }
 
-    fn hear(&self, i: usize, news: News, now: Mono, random: u64) {
+    fn hear(&self, i: usize, news: PubSubEvent, now: Mono, random: u64) {
         let mut inner = self.inner.lock();
         match news {
-            News::Subscribed(channel) => {
+            PubSubEvent::Subscribed(channel) => {
                 let Some(topic) = inner.topics.get_mut(&channel) else { return };
                 let before = self.is_settled(topic);
                 topic.confirmed |= 1 << i;
@@ -289,7 +303,7 @@ impl Listener {
                     }
                 }
             }
-            News::Message(channel, message) => {
+            PubSubEvent::Message(channel, message) => {
                 let Some(topic) = inner.topics.get(&channel) else { return };
                 for ear in &topic.ears {
                     let before = ear.wakeup(|w| w.due());
@@ -303,7 +317,7 @@ impl Listener {
                     }
                 }
             }
-            News::Forbidden => {
+            PubSubEvent::Forbidden => {
                 journal::debug!("master {i} does not permit to subscribe: waiting is by polling there");
                 inner.forbidden |= 1 << i;
                 inner.doubtful |= 1 << i;

@@ -1,6 +1,6 @@
 //! Who in this process is next: one thread per lock name contends for it or holds it, the others queue in FIFO order.
 
-use super::held::Held;
+use super::lease::Lease;
 use super::settings::Terms;
 use super::waiting::Patience;
 use crate::protocol::command::Tell;
@@ -8,7 +8,7 @@ use crate::protocol::handover::{MEMORY, courtesy, is_turn_over, steps_back};
 use crate::protocol::wakeup::LATE;
 use crate::protocol::{Keys, Mono, Wait};
 use crate::sys::clock;
-use crate::sys::sync::Mutex;
+use crate::sys::sync::{Mutex, Rank};
 use crate::sys::thread::{Thread, current, give_way, park_timeout};
 use std::collections::hash_map::{DefaultHasher, Entry};
 use std::collections::{HashMap, VecDeque};
@@ -28,7 +28,7 @@ enum Grant {
     /// Its turn to contend.
     Turn,
     /// The lease itself.
-    Lease(Arc<Held>),
+    Lease(Arc<Lease>),
     /// Leave to contend beside others.
     Free,
     /// Nothing: the client was closed.
@@ -106,8 +106,8 @@ pub(crate) enum Entered {
     Turn(Place, Mono),
     /// It contends beside others.
     Free,
-    /// It has been handed a lease.
-    Lease(Arc<Held>),
+    /// It has been handed a lease, and the place that goes with it.
+    Lease(Arc<Lease>, Place),
     /// A thread of this process holds the lock, and the call does not wait (any longer).
     HeldByOther,
     /// The client was closed.
@@ -118,11 +118,13 @@ pub(crate) enum Entered {
 pub(crate) struct Place {
     queues: Arc<Queues>,
     name: Arc<str>,
+    /// It is another's now.
+    handed_over: bool,
 }
 
 impl Queues {
     pub(crate) fn new() -> Arc<Queues> {
-        Arc::new(Queues { shards: std::array::from_fn(|_| Mutex::default()) })
+        Arc::new(Queues { shards: std::array::from_fn(|_| Mutex::new(Rank::Queue, Shard::default())) })
     }
 
     fn shard(&self, name: &str) -> &Mutex<Shard> {
@@ -152,7 +154,8 @@ impl Queues {
             if patience.wait == Wait::Once {
                 return if line.held { Entered::HeldByOther } else { Entered::Free };
             }
-            let waiter = Arc::new(Waiter { thread: current(), terms: terms.clone(), grant: Mutex::new(None) });
+            let waiter =
+                Arc::new(Waiter { thread: current(), terms: terms.clone(), grant: Mutex::new(Rank::Grant, None) });
             line.waiters.push_back(waiter.clone());
             let near = line.passing && line.waiters.len() <= YIELDS as usize;
             (InLine { queues: self, name: &keys.name, waiter: Some(waiter) }, near)
@@ -184,14 +187,14 @@ impl Queues {
                 Entered::HeldByOther
             }
             Grant::Turn => Entered::Turn(self.place(name), self.yield_until(name)),
-            Grant::Lease(held) => Entered::Lease(held),
+            Grant::Lease(lease) => Entered::Lease(lease, self.place(name)),
             Grant::Free => Entered::Free,
             Grant::Closed => Entered::Closed,
         }
     }
 
     fn place(self: &Arc<Self>, name: &Arc<str>) -> Place {
-        Place { queues: self.clone(), name: name.clone() }
+        Place { queues: self.clone(), name: name.clone(), handed_over: false }
     }
 
     fn yield_until(&self, name: &str) -> Mono {
@@ -303,7 +306,11 @@ impl Drop for InLine<'_> {
     fn drop(&mut self) {
         match self.leave() {
             Some(Grant::Turn) => drop(self.queues.place(self.name)),
-            Some(Grant::Lease(held)) => drop(held.let_go()),
+            Some(Grant::Lease(lease)) => {
+                let (place, now) = (self.queues.place(self.name), clock::now());
+                lease.let_go(place.tell(now));
+                place.released(now, false);
+            }
             Some(Grant::Free | Grant::Closed) | None => {}
         }
     }
@@ -368,22 +375,29 @@ impl Place {
         waiters.into_iter().flatten().for_each(|waiter| waiter.wake());
     }
 
-    /// Gives the lease `held`, which has this place, to the first in line, if it wants it on the same terms and
-    /// `pass` agrees.
-    pub(crate) fn hand_over(&self, held: &Arc<Held>, pass: impl FnOnce() -> bool) -> bool {
+    /// Gives `lease`, and this place with it, to the first in line, if it wants it on the same terms and `pass` agrees;
+    /// the place comes back otherwise.
+    pub(crate) fn hand_over(mut self, lease: &Arc<Lease>, pass: impl FnOnce() -> bool) -> Option<Place> {
         let given = self.with_line(|line| {
-            let same = line.waiters.front().is_some_and(|w| w.terms.same(&held.terms));
+            let same = line.waiters.front().is_some_and(|w| w.terms.same(&lease.terms));
             let waiter = if same && pass() { line.waiters.pop_front()? } else { return None };
-            waiter.give(Grant::Lease(held.clone()));
+            waiter.give(Grant::Lease(lease.clone()));
             line.passing = true;
             Some(waiter)
         });
-        given.flatten().inspect(|waiter| waiter.wake()).is_some()
+        let Some(waiter) = given.flatten() else { return Some(self) };
+        waiter.wake();
+        // Whoever takes the lease has the place now.
+        self.handed_over = true;
+        None
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
+        if self.handed_over {
+            return;
+        }
         let mut shard = self.queues.shard(&self.name).lock();
         let Entry::Occupied(mut entry) = shard.lines.entry(self.name.clone()) else { return };
         let line = entry.get_mut();

@@ -1,4 +1,4 @@
-//! What the log says of the masters: one line per master and change of its state; all else is debug.
+//! What the log says of the masters: one line per master and change of its state, all else at level debug.
 
 use super::error::Rounded;
 use crate::sys::journal;
@@ -6,7 +6,7 @@ use crate::wire::lane::Noticed;
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What the log said last of one master.
+/// What the log reported last of one master.
 #[derive(Default)]
 pub(crate) struct Reported {
     /// That it is down, or hangs.
@@ -34,7 +34,7 @@ impl Reported {
         }
     }
 
-    /// A lane noticed something about the master.
+    /// A lane noticed a change of the master's state.
     pub(crate) fn noticed(&self, master: &str, what: Noticed) {
         match what {
             Noticed::Hung if !self.away.swap(true, Ordering::AcqRel) => {
@@ -44,8 +44,8 @@ impl Reported {
             }
             Noticed::Hung => journal::debug!("{master} hangs again"),
             Noticed::Quarantined(left) if !self.quarantined.swap(true, Ordering::AcqRel) => journal::warn!(
-                "{master} is in quarantine, because it is new or lost its memory: for {} more it casts no votes, so that every \
-                 lease that it may have forgotten ends before",
+                "{master} is in quarantine, because it is new or lost its memory: for {} more it casts no votes, so \
+                 that every lease that it may have forgotten ends before",
                 Rounded(left)
             ),
             Noticed::Votes if self.quarantined.swap(false, Ordering::AcqRel) => {

@@ -1,18 +1,17 @@
 //! One watchdog thread for all leases of a client: renewals that fall due together travel together.
 
-use super::core::Engine;
-use super::gate::Renewing;
-use super::held::Held;
-use super::rounds::Finished;
+use super::lease::{Lease, Renewing};
+use super::masters::Masters;
+use super::rounds::RoundResult;
 use crate::protocol::command::Renewal;
 use crate::protocol::{Command, LossReason, Mono, Operation};
-use crate::sys::sync::Mutex;
+use crate::sys::sync::{Mutex, Rank};
 use crate::sys::thread::survives;
 use crate::sys::{clock, entropy, journal};
 use crate::wire::lane::Lane;
-use crate::wire::op::Op;
+use crate::wire::request::Request;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How many leases one script renews.
@@ -21,35 +20,40 @@ const BATCH: usize = 100;
 const _: () = assert!(BATCH + 4 <= crate::wire::reply::VALUES);
 /// How many scripts are under way at once; more would fill the sockets.
 const BATCHES: usize = 16;
-/// How long the first renewal that is due waits for company.
-const GATHER: Duration = Duration::from_millis(25);
+/// How long the first renewal that is due waits for others.
+const GATHER_WINDOW: Duration = Duration::from_millis(25);
 
 /// The shared watchdog of a client; its thread starts with the first renewal.
-#[derive(Default)]
-pub(crate) struct SharedWatchdog(Mutex<Option<Sender<Arc<Held>>>>);
+pub(crate) struct SharedWatchdog(Mutex<Option<Sender<Arc<Lease>>>>);
+
+impl Default for SharedWatchdog {
+    fn default() -> SharedWatchdog {
+        SharedWatchdog(Mutex::new(Rank::SharedWatchdog, None))
+    }
+}
 
 impl SharedWatchdog {
     /// Has the lease renewed soon, if the thread runs already. Called with its gate closed, on the timer's thread.
-    pub(crate) fn offer(&self, held: &Arc<Held>) -> bool {
-        self.0.lock().as_ref().is_some_and(|sender| sender.send(held.clone()).is_ok())
+    pub(crate) fn offer(&self, lease: &Arc<Lease>) -> bool {
+        self.0.lock().as_ref().is_some_and(|sender| sender.send(lease.clone()).is_ok())
     }
 
     /// The same; the thread is started if it does not run. False if there is none to do it.
-    pub(crate) fn renew(&self, engine: &Arc<Engine>, held: &Arc<Held>) -> bool {
+    pub(crate) fn renew(&self, lease: &Arc<Lease>) -> bool {
+        let masters = lease.masters();
         let mut slot = self.0.lock();
-        if engine.is_closed() {
+        if masters.is_closed() {
             return false;
         }
         if slot.is_none() {
             let (sender, jobs) = unbounded();
-            let weak = Arc::downgrade(engine);
-            if let Err(e) = engine.threads.spawn("watchdogs", move || run(&weak, &jobs)) {
+            if let Err(e) = masters.threads.spawn("watchdogs", move || run(&jobs)) {
                 journal::warn!("no thread for the shared watchdog: {e}");
                 return false;
             }
             *slot = Some(sender);
         }
-        slot.as_ref().is_some_and(|sender| sender.send(held.clone()).is_ok())
+        slot.as_ref().is_some_and(|sender| sender.send(lease.clone()).is_ok())
     }
 
     /// Ends the thread.
@@ -59,77 +63,79 @@ impl SharedWatchdog {
     }
 }
 
-fn run(engine: &Weak<Engine>, jobs: &Receiver<Arc<Held>>) {
+fn run(jobs: &Receiver<Arc<Lease>>) {
     while let Ok(first) = jobs.recv() {
+        let masters = first.masters().clone();
         let mut due = vec![first];
-        let until = clock::now().plus(GATHER);
+        let until = clock::now().plus(GATHER_WINDOW);
         while due.len() < BATCH * BATCHES {
             match jobs.recv_timeout(until.since(clock::now())) {
-                Ok(held) => due.push(held),
+                Ok(lease) => due.push(lease),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
             }
         }
-        let Some(engine) = engine.upgrade() else { return };
-        for lane in &engine.lanes {
-            let of_lane: Vec<&Arc<Held>> = due.iter().filter(|h| Arc::ptr_eq(engine.lane(&h.keys), lane)).collect();
+        for lane in &masters.lanes {
+            let of_lane: Vec<&Arc<Lease>> = due.iter().filter(|h| Arc::ptr_eq(h.lane(), lane)).collect();
             // A panic loses the leases, at once and aloud.
-            if !survives(|| renew(&engine, lane, &of_lane)) {
-                of_lane.iter().for_each(|held| held.lose(LossReason::WatchdogPanic));
+            if !survives(|| renew(&masters, lane, &of_lane)) {
+                of_lane.iter().for_each(|lease| lease.lose(LossReason::WatchdogPanic));
             }
         }
     }
 }
 
 /// Renews leases whose commands travel on `lane`.
-fn renew(engine: &Engine, lane: &Lane, due: &[&Arc<Held>]) {
+fn renew(masters: &Masters, lane: &Lane, due: &[&Arc<Lease>]) {
     let mut free = Vec::with_capacity(due.len());
-    for held in due {
+    for lease in due {
         // One that is being extended by its holder is left to that, and looked at again soon.
-        match held.extending.try_lock() {
-            Some(extending) => free.push((*held, extending)),
-            None => held.defer_renewal(),
+        match lease.extending.try_lock() {
+            Some(extending) => free.push((*lease, extending)),
+            None => lease.defer_renewal(),
         }
     }
     let mut under_way = Vec::new();
     for batch in free.chunks(BATCH) {
         let start = clock::now();
-        // Proof obligation: all gates of the batch are closed from the look at the leases until their renewal is queued, so
-        // the release of each stands behind it on every connection. Nobody else closes two gates.
-        let mut gates: Vec<_> = batch.iter().map(|(held, _)| held.gate.lock()).collect();
-        let begun =
-            batch.iter().zip(&mut gates).filter_map(|((held, _), gate)| Some((*held, held.begin(gate, start)?)));
-        let begun: Vec<(&Arc<Held>, Renewing)> = begun.collect();
-        if let Some(op) = batch_op(engine, &begun) {
-            lane.enqueue(op.clone());
-            under_way.push((op, start, begun));
+        // Proof obligation: all gates of the batch are closed from the look at the leases until their renewal is
+        // queued, so the release of each stands behind it on every connection. No other thread closes two gates.
+        let mut gates: Vec<_> = batch.iter().map(|(lease, _)| lease.gate_among()).collect();
+        let begun = batch
+            .iter()
+            .zip(&mut gates)
+            .filter_map(|((lease, _), gate)| Some((*lease, lease.begin(gate, start, lease.ttl())?)));
+        let begun: Vec<(&Arc<Lease>, Renewing)> = begun.collect();
+        if let Some(request) = batch_request(masters, &begun) {
+            lane.enqueue(request.clone());
+            under_way.push((request, start, begun));
         }
         drop(gates);
     }
     lane.flush();
-    for (op, start, begun) in under_way {
-        let limit = begun.iter().map(|(held, _)| engine.settings.renewal_timeout(held.ttl())).min();
-        let earliest = begun.iter().map(|(held, _)| held.until()).filter(|until| *until > Mono::ZERO).min();
+    for (request, start, begun) in under_way {
+        let limit = begun.iter().map(|(lease, _)| masters.settings.renewal_timeout(lease.ttl())).min();
+        let earliest = begun.iter().map(|(lease, _)| lease.until()).filter(|until| *until > Mono::ZERO).min();
         let deadline = start.plus(limit.unwrap_or_default()).min(earliest.unwrap_or(Mono::NEVER));
-        let mut round = Finished::wait(lane, op, start, deadline);
+        let mut round = RoundResult::wait(lane, request, start, deadline);
         let parts = round.look(|answers, _| answers.parts(begun.len()));
-        round.op.close();
-        for ((held, renewing), part) in begun.into_iter().zip(parts) {
+        round.request.close();
+        for ((lease, renewing), part) in begun.into_iter().zip(parts) {
             // What it came to is logged there; the lease plans the next try.
-            drop(held.conclude(renewing, &part, || round.tally_of(engine, &part)));
+            drop(lease.conclude(renewing, &part, || masters.tally_of(&round, &part)));
         }
     }
 }
 
-fn batch_op(engine: &Engine, begun: &[(&Arc<Held>, Renewing)]) -> Option<Arc<Op>> {
+fn batch_request(masters: &Masters, begun: &[(&Arc<Lease>, Renewing)]) -> Option<Arc<Request>> {
     let (first, _) = begun.first()?;
-    let renewal = |(held, _): &(&Arc<Held>, Renewing)| Renewal {
-        keys: held.keys.clone(),
-        owner: held.owner.clone(),
-        px_ms: held.terms.px_ms(held.ttl()),
+    let renewal = |(lease, _): &(&Arc<Lease>, Renewing)| Renewal {
+        keys: lease.keys.clone(),
+        owner: lease.owner.clone(),
+        px_ms: lease.terms.px_ms(lease.ttl()),
     };
     let leases = begun.iter().map(renewal).collect();
-    let operation = Operation::extend_many(leases, engine.settings.quarantine);
+    let operation = Operation::extend_many(leases, masters.settings.quarantine);
     let command = Command { keys: first.keys.clone(), owner: first.owner.clone(), operation, nonce: entropy::bits() };
-    let quorum = engine.settings.quorum;
-    Some(Arc::new(Op::new(command, quorum, quorum.all(), true)))
+    let quorum = masters.settings.quorum;
+    Some(Arc::new(Request::new(command, quorum, quorum.all(), true)))
 }

@@ -1,9 +1,9 @@
-//! Telling the holder that its lock is lost: a channel to select on, and callbacks on threads of their own.
+//! How a loss is announced to a guard: on a channel to select on, and by callbacks on threads of their own.
 
 use super::error::Lost;
 use crate::sys::channel::{Receiver, Sender, bounded};
 use crate::sys::journal;
-use crate::sys::sync::{Mutex, OnceLock};
+use crate::sys::sync::{Mutex, OnceLock, Rank, none_held};
 use crate::sys::thread::{Threads, survives};
 use std::collections::VecDeque;
 use std::io;
@@ -12,8 +12,18 @@ use std::sync::Arc;
 /// A callback of a user.
 pub(crate) type Callback = Box<dyn FnOnce(Lost) + Send>;
 
-/// The signal of one lease.
-#[derive(Default)]
+/// Callbacks that are not called any more. Dropped where no mutex is locked: a user's closure may run any code when it
+/// is dropped.
+#[must_use]
+pub(crate) struct Uncalled(#[expect(dead_code, reason = "kept to be dropped")] Vec<Callback>);
+
+impl Drop for Uncalled {
+    fn drop(&mut self) {
+        none_held();
+    }
+}
+
+/// The signal of one guard.
 pub(crate) struct Signal {
     receiver: OnceLock<Receiver<Lost>>,
     state: Mutex<State>,
@@ -25,6 +35,12 @@ struct State {
     callbacks: Vec<Callback>,
     fired: Option<Lost>,
     over: bool,
+}
+
+impl Default for Signal {
+    fn default() -> Signal {
+        Signal { receiver: OnceLock::default(), state: Mutex::new(Rank::Signal, State::default()) }
+    }
 }
 
 impl Signal {
@@ -46,8 +62,8 @@ impl Signal {
         })
     }
 
-    /// Adds a callback. If it is too late for that the callback comes back, with the loss if there was one: to be called or
-    /// dropped where no mutex is locked.
+    /// Adds a callback. If it is too late for that the callback comes back, with the loss if there was one: to be
+    /// called or dropped where no mutex is locked.
     pub(crate) fn on_lost(&self, callback: Callback) -> Option<(Callback, Option<Lost>)> {
         let mut state = self.state.lock();
         if state.fired.is_none() && !state.over {
@@ -57,7 +73,7 @@ impl Signal {
         Some((callback, state.fired.clone()))
     }
 
-    /// Tells of the loss, once; the callbacks to run.
+    /// Announces the loss, once; the callbacks to run.
     pub(crate) fn fire(&self, lost: &Lost) -> Vec<Callback> {
         let mut state = self.state.lock();
         if state.fired.is_some() || state.over {
@@ -70,28 +86,25 @@ impl Signal {
         std::mem::take(&mut state.callbacks)
     }
 
-    /// Ends the signal: the lock was released. The callbacks that are not called any more: to be dropped where no mutex is
-    /// locked, because a user's closure may run any code when it is dropped.
-    #[must_use]
-    pub(crate) fn end(&self) -> Vec<Callback> {
+    /// Ends the signal: the lock was released. The callbacks that are not called any more.
+    pub(crate) fn end(&self) -> Uncalled {
         let mut state = self.state.lock();
         state.over = true;
         state.sender = None;
-        std::mem::take(&mut state.callbacks)
+        Uncalled(std::mem::take(&mut state.callbacks))
     }
 }
 
 /// How many callbacks of a client run at once.
-const MOST: usize = 16;
+const MOST_THREADS: usize = 16;
 /// Threads without work that are kept.
-const IDLE: usize = 2;
+const IDLE_THREADS: usize = 2;
 
 type Job = (Callback, Lost);
 
-/// The threads that run users' callbacks. A callback that takes long delays no other one until as many do as there may be
-/// threads; then they wait for one another, in the order in which they came. One thread is there from the start, so that
-/// the callbacks are called also where no thread can be started any more.
-#[derive(Default)]
+/// The threads that run users' callbacks. A callback that takes long delays no other one until as many do as there may
+/// be threads; then they wait for one another, in the order in which they came. One thread is there from the start, so
+/// that the callbacks are called also where no thread can be started any more.
 pub(crate) struct Callbacks(Arc<Mutex<Pool>>);
 
 #[derive(Default)]
@@ -102,6 +115,12 @@ struct Pool {
     /// Threads that run or are being started.
     live: usize,
     stopped: bool,
+}
+
+impl Default for Callbacks {
+    fn default() -> Callbacks {
+        Callbacks(Arc::new(Mutex::new(Rank::Callbacks, Pool::default())))
+    }
 }
 
 impl Callbacks {
@@ -119,7 +138,7 @@ impl Callbacks {
             let Some(idle) = pool.idle.pop() else {
                 // Before a thread is started: if none can be, another one takes it.
                 pool.waiting.push_back(job);
-                let hires = pool.live < MOST;
+                let hires = pool.live < MOST_THREADS;
                 pool.live += usize::from(hires);
                 break hires;
             };
@@ -156,7 +175,7 @@ fn work(pool: &Mutex<Pool>) {
             let mut pool = pool.lock();
             if let Some(job) = pool.waiting.pop_front() {
                 Ok(job)
-            } else if pool.stopped || pool.idle.len() >= IDLE {
+            } else if pool.stopped || pool.idle.len() >= IDLE_THREADS {
                 pool.live -= 1;
                 return;
             } else {
@@ -166,6 +185,7 @@ fn work(pool: &Mutex<Pool>) {
             }
         };
         let Ok((callback, lost)) = job.or_else(|jobs| jobs.recv()) else { continue };
+        none_held();
         if !survives(|| callback(lost)) {
             journal::error!("a callback for a lost lock panicked");
         }

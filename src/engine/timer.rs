@@ -2,7 +2,7 @@
 
 use crate::protocol::Mono;
 use crate::sys::clock;
-use crate::sys::sync::{AtomicU64, Mutex, Ordering};
+use crate::sys::sync::{AtomicU64, Mutex, Ordering, Rank};
 use crate::sys::thread::Threads;
 use crate::sys::timer::Alarm;
 use std::collections::BTreeMap;
@@ -31,11 +31,11 @@ pub(crate) struct Timer<E> {
 impl<E: Send + 'static> Timer<E> {
     pub(crate) fn new() -> io::Result<Arc<Timer<E>>> {
         let queue = Queue { due: BTreeMap::new(), next_id: 0, armed: Mono::NEVER, stopped: false };
-        Ok(Arc::new(Timer { queue: Mutex::new(queue), alarm: Alarm::new()?, latest: AtomicU64::new(0) }))
+        Ok(Arc::new(Timer { queue: Mutex::new(Rank::Timer, queue), alarm: Alarm::new()?, latest: AtomicU64::new(0) }))
     }
 
-    /// Starts the thread; it ends with [`Timer::stop`]. `handle` must not block and must not panic: while it runs, nothing
-    /// else of this timer is handled.
+    /// Starts the thread; it ends with [`Timer::stop`]. `handle` must not block and must not panic: while it runs,
+    /// nothing else of this timer is handled.
     pub(crate) fn start(
         self: &Arc<Self>,
         threads: &Arc<Threads>,

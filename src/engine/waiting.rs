@@ -1,12 +1,13 @@
 //! Waiting for a lock that others hold: woken by a release, or by the poll.
 
-use super::core::Engine;
 use super::error::Error;
-use super::listener::Listening;
+use super::listener::{Listener, Listening};
+use super::masters::Masters;
 use super::settings::Terms;
 use crate::protocol::command::Word;
 use crate::protocol::{Judgement, Keys, Mono, Wait};
 use crate::sys::clock;
+use crate::sys::sync::none_held;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,6 +48,7 @@ impl<'a> Patience<'a> {
 
     /// Whether the caller wants to go on; it is asked.
     pub(crate) fn goes_on(&mut self) -> bool {
+        none_held();
         self.go_on.as_mut().is_none_or(|go_on| go_on())
     }
 
@@ -69,7 +71,8 @@ pub(crate) enum Paused {
 
 /// The waiting of one call.
 pub(crate) struct Waiting<'a> {
-    engine: &'a Arc<Engine>,
+    masters: &'a Masters,
+    listener: &'a Arc<Listener>,
     keys: &'a Keys,
     terms: &'a Terms,
     listening: Option<Listening>,
@@ -80,14 +83,19 @@ pub(crate) struct Waiting<'a> {
 }
 
 impl<'a> Waiting<'a> {
-    pub(crate) fn new(engine: &'a Arc<Engine>, keys: &'a Keys, terms: &'a Terms) -> Waiting<'a> {
-        Waiting { engine, keys, terms, listening: None, refused: false, recoveries: 0 }
+    pub(crate) fn new(
+        masters: &'a Masters,
+        listener: &'a Arc<Listener>,
+        keys: &'a Keys,
+        terms: &'a Terms,
+    ) -> Waiting<'a> {
+        Waiting { masters, listener, keys, terms, listening: None, refused: false, recoveries: 0 }
     }
 
     /// Before an attempt: what it should say of this waiter. It stays in the masters' lines until its time is over, or its
     /// poll has been due twice and it has not come.
     pub(crate) fn word(&mut self, patience: &Patience<'_>) -> Option<Word> {
-        self.recoveries = self.engine.recoveries();
+        self.recoveries = self.masters.recoveries();
         let listening = self.listening.as_ref()?;
         let now = clock::now();
         let longest = if patience.pause.is_some() { LONGEST } else { self.terms.backoff.cap.min(LONGEST) };
@@ -116,7 +124,7 @@ impl<'a> Waiting<'a> {
         // Whoever counts its tries wants its own pauses between them.
         let listens = patience.wait != Wait::Once && self.terms.tries.is_none();
         if self.listening.is_none() && listens {
-            self.listening = Some(self.engine.listener.listen(self.engine, self.keys, patience.limit()));
+            self.listening = Some(self.listener.listen(self.keys, patience.limit()));
         }
     }
 
@@ -126,16 +134,16 @@ impl<'a> Waiting<'a> {
         let ear = listening.map(|listening| &listening.ear);
         // A release before the subscription was heard by nobody: subscribe, try again, then wait.
         if listening.is_some_and(|listening| !listening.has_asked()) {
-            self.engine.usable()?;
+            self.masters.usable()?;
             return Ok(if patience.goes_on() { Paused::Woken } else { Paused::GivenUp });
         }
         loop {
-            self.engine.usable()?;
+            self.masters.usable()?;
             if !patience.goes_on() {
                 return Ok(Paused::GivenUp);
             }
             // The outage may be over: a master has recovered since the attempt began.
-            if !self.refused && self.engine.recoveries() != self.recoveries {
+            if !self.refused && self.masters.recoveries() != self.recoveries {
                 return Ok(Paused::Woken);
             }
             let now = clock::now();
@@ -146,7 +154,7 @@ impl<'a> Waiting<'a> {
             let longest = due.since(now).min(patience.look());
             match ear {
                 Some(_) => std::thread::park_timeout(longest),
-                None => self.engine.pause_of_outage(now.plus(longest), self.recoveries)?,
+                None => self.masters.pause_of_outage(now.plus(longest), self.recoveries)?,
             }
         }
     }

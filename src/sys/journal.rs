@@ -1,11 +1,13 @@
-//! The log of the library: lines are laid down here and given to the user's logger by a thread that does nothing else.
+//! The log of the library: messages are queued here, and one thread that does nothing else gives them to the user's
+//! logger.
 //!
-//! A logger is the user's code: it may block, panic, or use the client. So no thread that renews leases or announces losses
-//! calls it, nobody calls it with a mutex locked, and what it does not take in time is counted and left out.
+//! A logger is the user's code: it may block, panic, or use the client. So it is not called by a thread that renews
+//! leases or announces losses, nor with a mutex locked. Messages that it does not take in time are counted and left
+//! out.
 
 use super::clock;
-use super::sync::{Condvar, Mutex};
-use super::thread::survives;
+use super::panics::survives;
+use super::sync::{Condvar, Mutex, Rank, none_held};
 use log::{Level, Record};
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -13,13 +15,13 @@ use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// How many lines wait for the logger at most. Half of that is kept for warnings and errors.
+/// How many messages wait for the logger at most. Half of that is kept for warnings and errors.
 const CAPACITY: usize = 2_048;
-/// After this time without a line the thread ends.
-const IDLE: Duration = Duration::from_millis(500);
+/// After this time without a message the thread ends.
+const IDLE_DELAY: Duration = Duration::from_millis(500);
 /// How long the end of a client waits for the logger.
-const MOMENT: Duration = Duration::from_millis(250);
-/// How many processes of a line of forks may log one after the other, each with a journal of its own.
+const FLUSH_TIMEOUT: Duration = Duration::from_millis(250);
+/// How many generations of forked processes may log, each with a journal of its own.
 const FORKS: usize = 8;
 
 struct Line {
@@ -31,7 +33,7 @@ struct Line {
 struct State {
     lines: VecDeque<Line>,
     left_out: u64,
-    /// Lines ever laid down, and lines that the logger is done with.
+    /// Messages ever queued, and messages that the logger is done with.
     entered: u64,
     done: u64,
     /// There is a thread, or one is being started.
@@ -39,8 +41,8 @@ struct State {
 }
 
 struct Journal {
-    /// The process that it belongs to; zero if none. A forked child finds its parent's mutex locked, maybe for ever, so it
-    /// looks here first and takes the next journal.
+    /// The process that it belongs to; zero if none. A forked child finds its parent's mutex locked, maybe for ever, so
+    /// it looks here first and takes the next journal.
     pid: AtomicU32,
     state: Mutex<State>,
     changed: Condvar,
@@ -53,27 +55,27 @@ thread_local! {
     static LOGS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether a line of this level is wanted. A look at two constants: `enabled` of the logger is the user's code.
+/// Whether a message of this level is wanted. Compares with two constants: `enabled` of the logger is the user's code.
 #[inline]
 pub(crate) fn wants(level: Level) -> bool {
     level <= log::STATIC_MAX_LEVEL && level <= log::max_level()
 }
 
-/// Lays down a line for the logger. Never blocks on it.
+/// Queues a message for the logger. Never blocks on it.
 #[cold]
 pub(crate) fn write(level: Level, target: &'static str, text: fmt::Arguments<'_>) {
     let line = Line { level, target, text: text.to_string() };
     match own() {
         Some(journal) => journal.write(line),
-        // Too many forks: nobody else's thread is in danger in such a process.
-        None => give(&line),
+        // Too many forks: a thread for each message, because the caller may have a mutex locked.
+        None => drop(thread().spawn(move || give(&line))),
     }
 }
 
-/// Waits for a moment until the logger has taken what was laid down before: for the end of a client.
+/// Waits for a moment until the logger has taken what was queued before: for the end of a client.
 pub(crate) fn flush() {
     if let Some(journal) = own().filter(|_| !LOGS.get()) {
-        journal.flush(MOMENT);
+        journal.flush(FLUSH_TIMEOUT);
     }
 }
 
@@ -89,8 +91,14 @@ fn own() -> Option<&'static Journal> {
     })
 }
 
+/// A thread for the logger, with a stack of the standard size: what a logger needs is not ours to judge.
+fn thread() -> std::thread::Builder {
+    std::thread::Builder::new().name("redleash-log".into())
+}
+
 /// Calls the logger.
 fn give(line: &Line) {
+    none_held();
     survives(|| {
         let mut record = Record::builder();
         record.level(line.level).target(line.target).module_path_static(Some(line.target));
@@ -101,7 +109,7 @@ fn give(line: &Line) {
 impl Journal {
     const fn new() -> Journal {
         let state = State { lines: VecDeque::new(), left_out: 0, entered: 0, done: 0, running: false };
-        Journal { pid: AtomicU32::new(0), state: Mutex::new(state), changed: Condvar::new() }
+        Journal { pid: AtomicU32::new(0), state: Mutex::new(Rank::Journal, state), changed: Condvar::new() }
     }
 
     fn write(&'static self, line: Line) {
@@ -118,10 +126,9 @@ impl Journal {
         }
     }
 
-    /// Starts the thread. If there can be none now, the next line tries again.
+    /// Starts the thread. If there can be none now, the next message tries again.
     fn start(&'static self) {
-        // Of the standard size: what a logger needs is not ours to judge.
-        let started = std::thread::Builder::new().name("redleash-log".into()).spawn(|| self.run());
+        let started = thread().spawn(|| self.run());
         if started.is_err() {
             self.state.lock().running = false;
         }
@@ -136,9 +143,9 @@ impl Journal {
         }
     }
 
-    /// The next line; `None` after an idle time, and then the thread is not running any more.
+    /// The next message; `None` after an idle time, and then the thread is not running any more.
     fn next(&self) -> Option<Line> {
-        let until = clock::now().plus(IDLE);
+        let until = clock::now().plus(IDLE_DELAY);
         let mut state = self.state.lock();
         loop {
             if let Some(line) = state.next() {
@@ -173,7 +180,7 @@ impl Journal {
 }
 
 impl State {
-    /// Takes a line, if there is room for one of its level.
+    /// Takes a message, if there is room for one of its level.
     fn take(&mut self, line: Line) -> bool {
         let room = if line.level <= Level::Warn { CAPACITY } else { CAPACITY / 2 };
         if self.lines.len() >= room {
@@ -197,7 +204,7 @@ impl State {
     }
 }
 
-/// A line at a level; the arguments are looked at only if the level is wanted.
+/// A message at a level; the arguments are looked at only if the level is wanted.
 macro_rules! line {
     ($level:ident, $($text:tt)+) => {
         if $crate::sys::journal::wants(log::Level::$level) {

@@ -7,6 +7,8 @@ pub(crate) mod channel;
 pub(crate) mod clock;
 pub(crate) mod entropy;
 pub(crate) mod journal;
+mod panics;
+mod rank;
 pub(crate) mod sync;
 pub(crate) mod thread;
 pub(crate) mod timer;

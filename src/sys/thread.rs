@@ -1,10 +1,10 @@
 //! Named threads with small stacks, and a count of those that live.
 
 use super::journal;
-use super::sync::{Condvar, Mutex};
+pub(crate) use super::panics::survives;
+use super::sync::{Condvar, Mutex, Rank};
 use std::cell::Cell;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 pub(crate) use std::thread::{Thread, current, park_timeout};
 use std::time::Duration;
@@ -22,21 +22,16 @@ pub(crate) fn give_way(times: u32, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Runs code that is not ours; whether it came through. A panic in it ends here, and so does one in the drop of what it
-/// panicked with.
-pub(crate) fn survives(foreign: impl FnOnce()) -> bool {
-    let Err(panic) = catch_unwind(AssertUnwindSafe(foreign)) else { return true };
-    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
-        std::mem::forget(again);
-    }
-    false
-}
-
 /// The background threads of one client.
-#[derive(Default)]
 pub(crate) struct Threads {
     live: Mutex<usize>,
     ended: Condvar,
+}
+
+impl Default for Threads {
+    fn default() -> Threads {
+        Threads { live: Mutex::new(Rank::Threads, 0), ended: Condvar::new() }
+    }
 }
 
 thread_local! {
@@ -50,8 +45,8 @@ impl Threads {
         self.spawn_on(Some(STACK), role, body)
     }
 
-    /// The same with a stack of the standard size, for one that runs what is not ours to judge: a user's callback, or what
-    /// the system's resolver loads.
+    /// The same with a stack of the standard size, for one that runs what is not ours to judge: a user's callback, or
+    /// what the system's resolver loads.
     pub(crate) fn spawn_deep(self: &Arc<Self>, role: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
         self.spawn_on(None, role, body)
     }

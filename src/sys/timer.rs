@@ -51,7 +51,7 @@ mod imp {
 mod imp {
     use super::{Mono, io};
     use crate::sys::clock;
-    use crate::sys::sync::{Condvar, Mutex};
+    use crate::sys::sync::{Condvar, Mutex, Rank};
 
     /// A condition variable.
     pub(crate) struct Alarm {
@@ -61,7 +61,7 @@ mod imp {
 
     impl Alarm {
         pub(crate) fn new() -> io::Result<Alarm> {
-            Ok(Alarm { woken: Mutex::new(false), changed: Condvar::new() })
+            Ok(Alarm { woken: Mutex::new(Rank::Alarm, false), changed: Condvar::new() })
         }
 
         /// Ends a present or the next sleep.

@@ -6,8 +6,8 @@ use crate::protocol::health::{Link, Treatment, give_up, treat};
 use crate::protocol::{Answer, Command, Mono, Quorum, Round};
 use crate::wire::conversation::{Conversation, Entry, Outgoing, Replied};
 use crate::wire::encode::{Encoder, Peer};
-use crate::wire::op::Op;
 use crate::wire::reply::{Replies, Stop};
+use crate::wire::request;
 use crate::wire::scripts::SCRIPTS;
 use std::fmt;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use std::time::Duration;
 
 /// A round on its way, as the engine makes it.
 #[derive(Clone, Debug)]
-pub struct Request(Arc<Op>);
+pub struct Request(Arc<request::Request>);
 
 impl Request {
     /// A round to the masters `targets` of `quorum`.
     pub fn new(command: Command, quorum: Quorum, targets: u32, awaited: bool) -> Request {
-        Request(Arc::new(Op::new(command, quorum, targets, awaited)))
+        Request(Arc::new(request::Request::new(command, quorum, targets, awaited)))
     }
 
     /// What it asks.
@@ -112,7 +112,7 @@ impl Talk {
             if !awaited && op.do_not_await(*index) {
                 decided.push(Request(op.clone()));
             }
-            said.fifo.push_back(Entry { op: op.clone(), expect, sent: now });
+            said.fifo.push_back(Entry { request: op.clone(), expect, sent: now });
         }
         (std::mem::take(&mut outgoing.bytes), decided)
     }
@@ -153,7 +153,7 @@ impl Talk {
 
     /// Ends the connection; the rounds that were not answered.
     pub fn give_up(&mut self) -> Vec<Request> {
-        self.said.end().into_iter().map(|entry| Request(entry.op)).collect()
+        self.said.end().into_iter().map(|entry| Request(entry.request)).collect()
     }
 }
 

@@ -116,8 +116,8 @@ impl Conn {
         self.stream.receive(buffer)
     }
 
-    /// Whether there is something to read, or the other end has closed. On a connection that owes nothing either means that
-    /// it is of no use any more.
+    /// Whether there is something to read, or the other end has closed. On a connection that owes nothing either means
+    /// that it is of no use any more.
     pub(crate) fn has_news(&self) -> bool {
         let mut fds = [PollFd::new(&self.stream, PollFlags::IN)];
         matches!(poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(n) if n > 0)

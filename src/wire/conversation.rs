@@ -1,8 +1,9 @@
-//! What is said on one connection to one master: who owes an answer to whom, and what the connection has learnt. No I/O.
+//! The conversation on one connection: which answers are owed, and what the connection has learnt of its master. No
+//! I/O.
 
 use super::decode::{self, Cache, Decoded, Written};
 use super::encode::{Encoder, Peer};
-use super::op::Op;
+use super::request::Request;
 use crate::protocol::command::{Form, form};
 use crate::protocol::{Answer, Cause, Mono};
 use redis::Value;
@@ -12,8 +13,8 @@ use std::sync::Arc;
 /// What the next reply belongs to.
 #[derive(Debug)]
 pub(crate) enum Expect {
-    /// Two replies, and the generation that this connection had cached when the pair was queued (without quarantine: if it had
-    /// seen one). Kept with the request: a later one must not be compared in its place.
+    /// Two replies, and the generation that this connection had cached when the pair was queued (without quarantine: if
+    /// it had seen one). Kept with the request: a later one must not be compared in its place.
     Pair { settled: Option<Arc<[u8]>>, written: Option<Written> },
     /// The reply of a script sent by its digest (`true`) or in full.
     Script(bool),
@@ -22,7 +23,7 @@ pub(crate) enum Expect {
 /// An unanswered request.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    pub(crate) op: Arc<Op>,
+    pub(crate) request: Arc<Request>,
     pub(crate) expect: Expect,
     pub(crate) sent: Mono,
 }
@@ -32,27 +33,28 @@ pub(crate) enum Replied {
     /// The first half of a pair.
     Half,
     /// An answer to a round.
-    Answer(Arc<Op>, Answer),
+    Answer(Arc<Request>, Answer),
     /// The server does not know the script; the round wants it sent in full.
-    NoScript(Arc<Op>),
-    /// Nobody asked.
+    NoScript(Arc<Request>),
+    /// No request is unanswered.
     Unasked,
 }
 
-/// What has been said on a connection.
+/// See the module.
 #[derive(Default)]
 pub(crate) struct Conversation {
     pub(crate) fifo: VecDeque<Entry>,
     pub(crate) settled: Option<Arc<[u8]>>,
-    /// No generation is cached, so that each vote is a script that asks the server for its history: this server has or had
-    /// replicas, and may become one of them and a master again, with the data and the generation from before.
+    /// No generation is cached, so that each vote is a script that asks the server for its history: this server has or
+    /// had replicas, and may become one of them and a master again, with the data and the generation from before.
     pub(crate) watched: bool,
     /// This user may not run the plain commands.
     restricted: bool,
-    /// The master has said that it belongs to another deployment: nothing is written there to find out whether it still does.
+    /// The master has said that it belongs to another deployment: nothing is written there to find out whether it still
+    /// does.
     foreign: bool,
-    /// A generation was seen there. From then on it binds this connection, also where the client has no quarantine: if it is gone,
-    /// the master has forgotten.
+    /// A generation was seen there. From then on it binds this connection, also where the client has no quarantine: a
+    /// master where it is absent has forgotten.
     pub(crate) bound: bool,
 }
 
@@ -67,8 +69,8 @@ impl Conversation {
         self.fifo.front().map(|e| e.sent)
     }
 
-    /// The connection is given up: its unanswered requests. The next connection inherits nothing, least of all the
-    /// generation: that one is settled on the next server process is not known.
+    /// The connection is given up: its unanswered requests. The next connection inherits nothing: the next server
+    /// process may not have this generation settled.
     pub(crate) fn end(&mut self) -> VecDeque<Entry> {
         self.settled = None;
         (self.restricted, self.foreign, self.bound) = (false, false, false);
@@ -87,12 +89,14 @@ impl Conversation {
                 None => Replied::Unasked,
             };
         }
-        let Some(Entry { op, expect, .. }) = self.fifo.pop_front() else { return Replied::Unasked };
+        let Some(Entry { request, expect, .. }) = self.fifo.pop_front() else { return Replied::Unasked };
         let decoded = match &expect {
-            Expect::Pair { settled, written: Some(w) } => decode::pair(&op.command, i, settled.as_deref(), w, value),
+            Expect::Pair { settled, written: Some(w) } => {
+                decode::pair(&request.command, i, settled.as_deref(), w, value)
+            }
             Expect::Pair { written: None, .. } => Answer::Failed(Cause::Nonsense).into(),
-            Expect::Script(true) if decode::is_noscript(value) => return Replied::NoScript(op),
-            Expect::Script(_) => decode::script(&op.command.operation, value),
+            Expect::Script(true) if decode::is_noscript(value) => return Replied::NoScript(request),
+            Expect::Script(_) => decode::script(&request.command.operation, value),
         };
         let Decoded { answer, cache } = decoded;
         // Whatever becomes of the cache: an error drops it, and where the history is watched nothing is cached at all.
@@ -108,7 +112,7 @@ impl Conversation {
             Cache::Foreign => (self.settled, self.foreign) = (None, true),
             Cache::ScriptsOnly => (self.settled, self.restricted) = (None, true),
         }
-        Replied::Answer(op, answer)
+        Replied::Answer(request, answer)
     }
 }
 
@@ -129,19 +133,26 @@ impl Outgoing {
         self.bytes.clear();
     }
 
-    /// Appends `op` in the form that this connection calls for; what its reply belongs to, or `None` if it may not be sent.
+    /// Appends `request` in the form that this connection calls for; what its reply belongs to, or `None` if it may not
+    /// be sent.
     ///
-    /// A script goes in full the first time on a connection, so that the release of a process that exits at once does not
-    /// depend on an answer that the process would have to read.
-    pub(crate) fn append(&mut self, encoder: &mut Encoder, op: &Op, peer: &Peer<'_>, resent: bool) -> Option<Expect> {
-        if resent && !op.may_be_sent_again() {
+    /// A script goes in full the first time on a connection, so that the release of a process that exits at once does
+    /// not depend on an answer that the process would have to read.
+    pub(crate) fn append(
+        &mut self,
+        encoder: &mut Encoder,
+        request: &Request,
+        peer: &Peer<'_>,
+        resent: bool,
+    ) -> Option<Expect> {
+        if resent && !request.may_be_sent_again() {
             return None;
         }
-        let operation = &op.command.operation;
+        let operation = &request.command.operation;
         let script = 1 << operation.number();
         // What cannot be sent again goes in full always: the server may have been told to forget its scripts.
         let by_digest = !resent && operation.is_repeatable() && self.known & script != 0;
-        if let (Some(packed), false) = (&op.packed, resent) {
+        if let (Some(packed), false) = (&request.packed, resent) {
             if operation.is_release() {
                 if by_digest {
                     packed.append(peer.index, &mut self.bytes);
@@ -155,7 +166,7 @@ impl Outgoing {
             }
         }
         self.known |= script;
-        encoder.script(&op.command, peer, by_digest, &mut self.bytes);
+        encoder.script(&request.command, peer, by_digest, &mut self.bytes);
         Some(Expect::Script(by_digest))
     }
 }

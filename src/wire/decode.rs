@@ -68,8 +68,8 @@ fn cause(error: &redis::ServerError) -> Cause {
     }
 }
 
-/// The first 200 characters, without long runs of hexadecimal digits: servers quote arguments in errors, and an argument
-/// may be a token.
+/// The first 200 characters, without long runs of hexadecimal digits: servers quote arguments in errors, and an
+/// argument may be a token.
 pub(super) fn masked(text: &str) -> String {
     let hex_run = |rest: &str| rest.bytes().take_while(u8::is_ascii_hexdigit).count();
     let (mut out, mut rest) = (String::new(), text);
@@ -118,13 +118,14 @@ pub(crate) fn has_generation(value: &Value) -> bool {
 /// The vote of a pair on master `i`, whose connection had cached `settled` when the pair was queued; `None` without
 /// quarantine, where no generation had been seen.
 ///
-/// Proof obligation: a vote only if the write was done *and* the generation read behind it equals `settled` byte for byte (or
-/// there is none, where none was seen) *and* the key is ours. Anything else is no vote, and is not read again to rescue it.
+/// Proof obligation: a vote only if the write was done *and* the generation read behind it equals `settled` byte for
+/// byte (or there is none, where none was seen) *and* the key is ours. Anything else is no vote, and is not read again
+/// to rescue it.
 pub(crate) fn pair(command: &Command, i: usize, settled: Option<&[u8]>, written: &Written, value: &Value) -> Decoded {
     let Value::Array(items) = value else {
         let cache = if is_forbidden(value) { Cache::ScriptsOnly } else { Cache::Drop };
         return match (value, written) {
-            // Written, but nobody vouches for it: no vote, and a key to undo.
+            // Written, but by a master that may have forgotten: no vote, and a key to undo.
             (Value::ServerError(_), Written::Yes) => Decoded { answer: Answer::Stale, cache },
             (Value::ServerError(_), Written::Forbidden) => {
                 Decoded { answer: Answer::Unclear, cache: Cache::ScriptsOnly }
@@ -140,7 +141,8 @@ pub(crate) fn pair(command: &Command, i: usize, settled: Option<&[u8]>, written:
         (Value::Nil, None) => true,
         _ => false,
     };
-    // A generation that is gone is remembered: the script takes its absence for a loss of memory, also without quarantine.
+    // A generation that is absent now is remembered: the script takes its absence for a loss of memory, also without
+    // quarantine.
     let cache = if same || *generation == Value::Nil { Cache::Keep } else { Cache::Drop };
     let ours = matches!(key, Value::BulkString(v) if command.owner.owns(i, v));
     let answer = match (written, key) {
@@ -193,10 +195,10 @@ pub(crate) fn script(operation: &Operation, value: &Value) -> Decoded {
     decoded.unwrap_or_else(|| NONSENSE.into())
 }
 
-/// What a release answers that told somebody who waited.
-pub(super) const RELEASED_AND_TOLD: u64 = 2;
-/// What a release answers that found somebody in line, and told nobody.
-pub(super) const RELEASED_NOT_TOLD: u64 = 3;
+/// What a release answers that notified a waiter.
+pub(super) const RELEASED_AND_NOTIFIED: u64 = 2;
+/// What a release answers that found waiters, and notified none.
+pub(super) const RELEASED_NOT_NOTIFIED: u64 = 3;
 
 fn released(n: i64) -> Answer {
     match n {

@@ -1,41 +1,42 @@
 //! A lane: one shared connection per master, on which the rounds of many threads travel.
 //!
-//! Submitting is queueing; whoever holds the write side writes for all that is queued, one write per master. Waiting is
-//! parking; one waiting thread reads for all (`reader`).
+//! Submitting is queueing, by **flat combining**: the thread that gets the write side writes all that is queued, also
+//! by others, one write per master. Waiting is parking, by **leader and followers**: one waiting thread, the leader,
+//! reads for all and wakes the followers (`leader`, `reader`).
 
 use super::Pooled;
 use super::conversation::{Entry, Outgoing};
-use super::decode::{RELEASED_AND_TOLD, RELEASED_NOT_TOLD};
+use super::decode::{RELEASED_AND_NOTIFIED, RELEASED_NOT_NOTIFIED};
 use super::encode::{Encoder, Peer};
+use super::leader::{Awaited, Leader, Woken};
 use super::link::Link;
-use super::op::Op;
-use super::reader::Reader;
-use super::seat::{Awaited, Seat, Turn};
+use super::request::Request;
+use super::sources::Sources;
 use crate::protocol::generation::Deployment;
 use crate::protocol::health::{Treatment, treat};
 use crate::protocol::{Answer, Cause, Mono, Quorum};
 use crate::sys::clock;
 use crate::sys::journal;
-use crate::sys::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
-use crate::sys::thread::{Thread, park_timeout};
+use crate::sys::sync::{AtomicBool, AtomicU64, Mutex, Ordering, Rank};
+use crate::sys::thread::Thread;
 use crate::sys::wake::Wake;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a lane tells its owner.
+/// What a lane calls of its owner.
 pub(crate) trait Hooks: Send + Sync {
-    /// The connection to master `i` is gone and wants to be replaced.
+    /// The connection to master `i` was given up and is to be replaced.
     fn connection_lost(&self, i: usize);
     /// These releases may not have reached master `i`.
-    fn undelivered(&self, i: usize, releases: Vec<Arc<Op>>);
+    fn undelivered(&self, i: usize, releases: Vec<Arc<Request>>);
     /// Master `i`, which was hung, has answered.
     fn recovered(&self, i: usize);
-    /// The release in `op` found that somebody waits; whether it told him.
-    fn others_wait(&self, op: &Arc<Op>, told: bool);
-    /// Replies may come that nobody waits for: see to it that they are read.
-    fn unattended(&self, lane: usize);
-    /// Something about master `i` changed that the log tells of.
+    /// The release in `request` found waiters of other processes; whether it notified one.
+    fn waiters_elsewhere(&self, request: &Arc<Request>, notified: bool);
+    /// Replies may come that no thread waits for: see to it that they are read.
+    fn drain_wanted(&self, lane: usize);
+    /// The state of master `i` changed in a way that is logged.
     fn noticed(&self, _i: usize, _what: Noticed) {}
     /// Why master `i` cannot be reached.
     fn down_reason(&self, i: usize) -> String;
@@ -58,33 +59,16 @@ pub(crate) struct LaneConfig {
     pub(crate) quorum: Quorum,
     pub(crate) deployment: Deployment,
     pub(crate) quarantine: bool,
-    /// After this time without an answer a master is hung, and nobody waits for it.
+    /// After this time without an answer a master is hung, and no request waits for it.
     pub(crate) master_timeout: Duration,
     /// After this time without an answer its connection is closed.
     pub(crate) hang_timeout: Duration,
 }
 
 enum Job {
-    New(Arc<Op>),
+    New(Arc<Request>),
     /// The script in full, to one master that did not know its digest.
-    Resend(Arc<Op>, usize),
-}
-
-/// What a pass over the masters has brought about.
-#[derive(Default)]
-pub(super) struct Woken {
-    pub(super) threads: Vec<Thread>,
-    /// A round was decided by something else than a reply.
-    decided: bool,
-}
-
-impl Woken {
-    pub(super) fn unpark(&mut self) {
-        for thread in self.threads.drain(..) {
-            thread.unpark();
-        }
-        self.decided = false;
-    }
+    Resend(Arc<Request>, usize),
 }
 
 struct Writer {
@@ -100,16 +84,16 @@ pub(crate) struct Lane {
     pub(crate) links: Vec<Link>,
     inbox: Mutex<Vec<Job>>,
     writer: Mutex<Writer>,
-    pub(super) reader: Mutex<Reader>,
-    pub(super) seat: Seat<Op>,
+    pub(super) sources: Mutex<Sources>,
+    pub(super) leader: Leader<Request>,
     pub(super) wake: Wake,
     /// Rises whenever what must be polled changes.
     pub(super) epoch: AtomicU64,
     /// A caretaker has been asked for and has not finished.
-    pub(crate) attended: AtomicBool,
+    pub(crate) drain_requested: AtomicBool,
     /// When something was last written, in nanoseconds.
     last_write: AtomicU64,
-    /// How often somebody has led.
+    /// How often a thread has begun to lead.
     pub(crate) leads: AtomicU64,
     /// Every answer that had come by this moment has been read, in nanoseconds.
     pub(super) read_up_to: AtomicU64,
@@ -119,28 +103,31 @@ pub(crate) struct Lane {
 }
 
 /// The first size at which a backlog is thought to be a dead master's: nothing more is queued for it.
-const BACKLOG_LIMIT: usize = 1024 * 1024;
+const BACKLOG_LIMIT_BYTES: usize = 1024 * 1024;
 
 /// Below the least time after which a server closes idle connections (`timeout 1`).
-const IDLE: Duration = Duration::from_millis(500);
+const IDLE_DELAY: Duration = Duration::from_millis(500);
 
 impl Lane {
     pub(crate) fn new(config: LaneConfig, hooks: Box<dyn Hooks>) -> io::Result<Lane> {
         let n = config.quorum.masters();
         Ok(Lane {
             links: (0..n).map(|_| Link::default()).collect(),
-            inbox: Mutex::new(Vec::new()),
-            writer: Mutex::new(Writer {
-                encoder: Encoder::new(config.deployment.clone(), config.quarantine),
-                outgoing: (0..n).map(|_| Outgoing::default()).collect(),
-                spare: Vec::new(),
-                entries: Vec::new(),
-            }),
-            reader: Mutex::new(Reader::new(n)),
-            seat: Seat::new(),
+            inbox: Mutex::new(Rank::Inbox, Vec::new()),
+            writer: Mutex::new(
+                Rank::Writer,
+                Writer {
+                    encoder: Encoder::new(config.deployment.clone(), config.quarantine),
+                    outgoing: (0..n).map(|_| Outgoing::default()).collect(),
+                    spare: Vec::new(),
+                    entries: Vec::new(),
+                },
+            ),
+            sources: Mutex::new(Rank::Sources, Sources::new(n)),
+            leader: Leader::new(),
             wake: Wake::new()?,
             epoch: AtomicU64::new(1),
-            attended: AtomicBool::new(false),
+            drain_requested: AtomicBool::new(false),
             last_write: AtomicU64::new(0),
             leads: AtomicU64::new(0),
             read_up_to: AtomicU64::new(0),
@@ -152,25 +139,25 @@ impl Lane {
 
     /// Whether nothing has been written for so long that servers may have closed the connections.
     pub(crate) fn is_idle(&self, now: Mono) -> bool {
-        now.since(Mono::from_nanos(self.last_write.load(Ordering::Relaxed))) > IDLE
+        now.since(Mono::from_nanos(self.last_write.load(Ordering::Relaxed))) > IDLE_DELAY
     }
 
     /// Queues a round behind everything that is queued on this lane. Follow with [`Lane::flush`].
-    pub(crate) fn enqueue(&self, op: Arc<Op>) {
-        self.inbox.lock().push(Job::New(op));
+    pub(crate) fn enqueue(&self, request: Arc<Request>) {
+        self.inbox.lock().push(Job::New(request));
     }
 
-    /// Queues and writes a round that nobody waits for. Never blocks on a socket.
-    pub(crate) fn post(&self, op: Arc<Op>) {
-        self.enqueue(op);
+    /// Queues and writes a request that no thread waits for. Never blocks on a socket.
+    pub(crate) fn post(&self, request: Arc<Request>) {
+        self.enqueue(request);
         self.flush();
-        self.attend();
+        self.request_drain();
     }
 
     /// Asks for a caretaker, once until it has finished.
-    pub(crate) fn attend(&self) {
-        if !self.attended.load(Ordering::Relaxed) && !self.attended.swap(true, Ordering::AcqRel) {
-            self.hooks.unattended(self.config.index);
+    pub(crate) fn request_drain(&self) {
+        if !self.drain_requested.load(Ordering::Relaxed) && !self.drain_requested.swap(true, Ordering::AcqRel) {
+            self.hooks.drain_wanted(self.config.index);
         }
     }
 
@@ -179,7 +166,7 @@ impl Lane {
         self.links.iter().any(Link::is_owed)
     }
 
-    /// Writes what is queued, if nobody else is writing; whoever is, writes this too.
+    /// Writes what is queued, unless another thread is writing: that one writes this too (flat combining).
     pub(crate) fn flush(&self) {
         let mut woken = Woken::default();
         loop {
@@ -200,8 +187,8 @@ impl Lane {
             }
         }
         if woken.decided {
-            // Whoever waited for that will not read, and the other masters' answers are still to come.
-            self.attend();
+            // The thread that waited for that will not read, and the other masters' answers are still to come.
+            self.request_drain();
         }
         woken.unpark();
     }
@@ -212,8 +199,8 @@ impl Lane {
         self.last_write.store(now.nanos(), Ordering::Relaxed);
         let Writer { encoder, outgoing, entries, .. } = writer;
         for (i, (link, out)) in self.links.iter().zip(outgoing).enumerate() {
-            let outlook = link.outlook();
-            let Some(conn) = outlook.conn else {
+            let snapshot = link.snapshot();
+            let Some(conn) = snapshot.conn else {
                 out.bytes.clear();
                 out.at = 0;
                 self.refuse(i, batch, now, woken);
@@ -222,23 +209,23 @@ impl Lane {
             if out.conn_id != conn.id() {
                 out.restart(conn.id());
             }
-            let awaited = treat(outlook.condition, read_up_to, self.config.master_timeout) == Treatment::Ask;
+            let awaited = treat(snapshot.condition, read_up_to, self.config.master_timeout) == Treatment::Ask;
             if !awaited && !link.hung.load(Ordering::Relaxed) {
                 link.hung.store(true, Ordering::Release);
             }
-            let (settled, scripts_only, bound) = (outlook.settled.as_ref(), outlook.scripts_only, outlook.bound);
+            let (settled, scripts_only, bound) = (snapshot.settled.as_ref(), snapshot.scripts_only, snapshot.bound);
             let peer = Peer { index: i, identity: conn.identity(), settled, scripts_only, bound };
             for job in batch {
-                let (op, resent) = match job {
-                    Job::New(op) if op.targets >> i & 1 == 1 => (op, false),
-                    Job::Resend(op, to) if *to == i => (op, true),
+                let (request, resent) = match job {
+                    Job::New(request) if request.targets >> i & 1 == 1 => (request, false),
+                    Job::Resend(request, to) if *to == i => (request, true),
                     _ => continue,
                 };
-                let Some(expect) = out.append(encoder, op, &peer, resent) else { continue };
-                if !awaited && op.do_not_await(i) {
-                    self.finish(op, woken);
+                let Some(expect) = out.append(encoder, request, &peer, resent) else { continue };
+                if !awaited && request.do_not_await(i) {
+                    self.finish(request, woken);
                 }
-                entries.push(Entry { op: op.clone(), expect, sent: now });
+                entries.push(Entry { request: request.clone(), expect, sent: now });
             }
             let known = entries.is_empty() || link.expect(conn.id(), entries);
             if !known {
@@ -261,7 +248,7 @@ impl Lane {
                 Ok(n) => out.at += n,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    if out.bytes.len() - out.at > BACKLOG_LIMIT {
+                    if out.bytes.len() - out.at > BACKLOG_LIMIT_BYTES {
                         return self.fail(i, conn.id(), Cause::Hung, woken);
                     }
                     if !link.backlog.swap(true, Ordering::AcqRel) {
@@ -281,14 +268,14 @@ impl Lane {
 
     /// Answers for a master that is down.
     fn refuse(&self, i: usize, batch: &[Job], now: Mono, woken: &mut Woken) {
-        let mut ops = batch.iter().filter_map(|job| match job {
-            Job::New(op) if op.targets >> i & 1 == 1 => Some(op),
-            Job::Resend(op, to) if *to == i => Some(op),
+        let mut requests = batch.iter().filter_map(|job| match job {
+            Job::New(request) if request.targets >> i & 1 == 1 => Some(request),
+            Job::Resend(request, to) if *to == i => Some(request),
             _ => None,
         });
-        if let Some(first) = ops.next() {
+        if let Some(first) = requests.next() {
             let cause = Cause::Down(self.hooks.down_reason(i));
-            self.deliver_failures(i, std::iter::once(first).chain(ops), &cause, now, woken);
+            self.deliver_failures(i, std::iter::once(first).chain(requests), &cause, now, woken);
         }
     }
 
@@ -296,18 +283,18 @@ impl Lane {
     fn deliver_failures<'a>(
         &self,
         i: usize,
-        ops: impl Iterator<Item = &'a Arc<Op>>,
+        requests: impl Iterator<Item = &'a Arc<Request>>,
         cause: &Cause,
         now: Mono,
         woken: &mut Woken,
     ) {
         let mut releases = Vec::new();
-        for op in ops {
-            if op.command.operation.is_release() {
-                releases.push(op.clone());
+        for request in requests {
+            if request.command.operation.is_release() {
+                releases.push(request.clone());
             }
-            if op.answer(i, Answer::Failed(cause.clone()), now) {
-                self.finish(op, woken);
+            if request.answer(i, Answer::Failed(cause.clone()), now) {
+                self.finish(request, woken);
             }
         }
         if !releases.is_empty() {
@@ -315,10 +302,10 @@ impl Lane {
         }
     }
 
-    /// Wakes whose round was decided by something else than a reply.
-    fn finish(&self, op: &Arc<Op>, woken: &mut Woken) {
+    /// Wakes the thread whose request was decided by something else than a reply.
+    fn finish(&self, request: &Arc<Request>, woken: &mut Woken) {
         woken.decided = true;
-        match self.seat.finish(op) {
+        match self.leader.finish(request) {
             Some(thread) => woken.threads.push(thread),
             // It may be the leader, in its poll.
             None => self.wake.signal(),
@@ -333,7 +320,7 @@ impl Lane {
             self.hooks.noticed(i, Noticed::Hung);
         }
         let now = clock::now();
-        self.deliver_failures(i, entries.iter().map(|entry| &entry.op), &cause, now, woken);
+        self.deliver_failures(i, entries.iter().map(|entry| &entry.request), &cause, now, woken);
         self.changed();
         self.hooks.connection_lost(i);
     }
@@ -344,7 +331,8 @@ impl Lane {
         self.changed();
     }
 
-    /// Gives up the connection to master `i` if it leads to another server than the one with `identity`; whether it did.
+    /// Gives up the connection to master `i` if it leads to another server than the one with `identity`; whether it
+    /// did.
     pub(crate) fn leave_all_but(&self, i: usize, identity: Option<&str>, why: &str) -> bool {
         let other = |conn: &super::conn::Conn| Some(conn.identity()) != identity;
         let Some(conn) = self.links[i].conn().filter(|conn| other(conn)) else { return false };
@@ -360,37 +348,13 @@ impl Lane {
     }
 
     /// Queues the script in full for master `i`.
-    pub(super) fn resend(&self, op: Arc<Op>, i: usize) {
-        self.inbox.lock().push(Job::Resend(op, i));
+    pub(super) fn resend(&self, request: Arc<Request>, i: usize) {
+        self.inbox.lock().push(Job::Resend(request, i));
     }
 
-    /// Waits until `op` is decided or `deadline` has come; the lead is taken if nobody has it.
-    pub(crate) fn wait(&self, op: &Arc<Op>, deadline: Mono) {
-        let park = || {
-            let left = deadline.since(clock::now());
-            if !left.is_zero() {
-                park_timeout(left);
-            }
-            !left.is_zero()
-        };
-        match self.seat.wait(op, park) {
-            Turn::Lead => self.lead(Some(op), deadline),
-            // It may have written for others, after they had left and after the look of whoever led.
-            Turn::Already if !self.seat.is_led() && self.is_owed() => self.attend(),
-            Turn::Already | Turn::Done | Turn::GaveUp => {}
-        }
-    }
-
-    /// Reads until nothing is owed, or somebody else leads; for the caretaker.
-    pub(crate) fn take_care(&self) {
-        if self.seat.take() {
-            self.lead(None, Mono::NEVER);
-        }
-    }
-
-    /// Whether somebody leads.
+    /// Whether some thread leads.
     pub(crate) fn is_led(&self) -> bool {
-        self.seat.is_led()
+        self.leader.is_led()
     }
 
     /// Gives up every connection; for the end of a client.
@@ -404,13 +368,13 @@ impl Lane {
         woken.unpark();
     }
 
-    /// Gives the lead on, or leaves the seat empty.
-    pub(super) fn leave_seat(&self) {
-        match self.seat.hand_over() {
+    /// Promotes a follower, or leaves the lane without a leader.
+    pub(super) fn resign(&self) {
+        match self.leader.promote() {
             Some(next) => next.unpark(),
             None => {
                 if self.is_owed() {
-                    self.attend();
+                    self.request_drain();
                 }
             }
         }
@@ -420,31 +384,33 @@ impl Lane {
     pub(super) fn deliver(
         &self,
         i: usize,
-        op: &Arc<Op>,
+        request: &Arc<Request>,
         answer: Answer,
         now: Mono,
-        mine: Option<&Arc<Op>>,
+        mine: Option<&Arc<Request>>,
     ) -> Option<Thread> {
-        self.notice_quarantine(i, op, &answer);
-        if op.command.operation.is_release() {
+        self.notice_quarantine(i, request, &answer);
+        if request.command.operation.is_release() {
             match answer {
-                Answer::Failed(_) => self.hooks.undelivered(i, vec![op.clone()]),
-                Answer::Yes(Some(RELEASED_AND_TOLD)) => self.hooks.others_wait(op, true),
-                Answer::Yes(Some(RELEASED_NOT_TOLD)) => self.hooks.others_wait(op, false),
+                Answer::Failed(_) => self.hooks.undelivered(i, vec![request.clone()]),
+                Answer::Yes(Some(RELEASED_AND_NOTIFIED)) => self.hooks.waiters_elsewhere(request, true),
+                Answer::Yes(Some(RELEASED_NOT_NOTIFIED)) => self.hooks.waiters_elsewhere(request, false),
                 _ => {}
             }
         }
-        if !op.answer(i, answer, now) {
+        if !request.answer(i, answer, now) {
             return None;
         }
-        if mine.is_some_and(|m| Arc::ptr_eq(m, op)) {
-            op.ticket().mark_done();
+        if mine.is_some_and(|m| Arc::ptr_eq(m, request)) {
+            request.ticket().mark_done();
             return None;
         }
-        self.seat.finish(op)
+        self.leader.finish(request)
     }
-    /// Tells the owner when a master's quarantine is met, and when it votes again. Costs a load while there is none.
-    fn notice_quarantine(&self, i: usize, op: &Op, answer: &Answer) {
+
+    /// Calls the owner when a master turns out to be in quarantine, and when it votes again. Costs a load while none
+    /// is.
+    fn notice_quarantine(&self, i: usize, request: &Request, answer: &Answer) {
         let bit = 1_u64 << i;
         let quarantined = self.quarantined.load(Ordering::Relaxed) & bit != 0;
         match answer {
@@ -452,7 +418,7 @@ impl Lane {
                 self.quarantined.fetch_or(bit, Ordering::Relaxed);
                 self.hooks.noticed(i, Noticed::Quarantined(*left));
             }
-            Answer::Yes(_) if quarantined && op.command.operation.is_vote() => {
+            Answer::Yes(_) if quarantined && request.command.operation.is_vote() => {
                 self.quarantined.fetch_and(!bit, Ordering::Relaxed);
                 self.hooks.noticed(i, Noticed::Votes);
             }

@@ -1,11 +1,11 @@
-//! One lane's end of the connection to one master: the connection that is in place, and what is said on it.
+//! One lane's end of the connection to one master: the connection that is in place, and the conversation on it.
 
 use super::Pooled;
 use super::conn::Conn;
 use super::conversation::{Conversation, Entry, Replied};
 use crate::protocol::Mono;
 use crate::protocol::health::Link as Condition;
-use crate::sys::sync::{AtomicBool, Mutex, Ordering};
+use crate::sys::sync::{AtomicBool, Mutex, Ordering, Rank};
 use redis::Value;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,11 +15,10 @@ struct Inner {
     conn: Option<Arc<Conn>>,
     /// Keeps the connection checked out.
     pooled: Option<Pooled>,
-    said: Conversation,
+    conversation: Conversation,
 }
 
 /// One master as a lane sees it.
-#[derive(Default)]
 pub(crate) struct Link {
     inner: Mutex<Inner>,
     /// The writer has bytes that the socket did not take.
@@ -29,7 +28,7 @@ pub(crate) struct Link {
 }
 
 /// What the writer needs to know before it encodes.
-pub(crate) struct Outlook {
+pub(crate) struct Snapshot {
     pub(crate) conn: Option<Arc<Conn>>,
     pub(crate) settled: Option<Arc<[u8]>>,
     pub(crate) scripts_only: bool,
@@ -37,18 +36,25 @@ pub(crate) struct Outlook {
     pub(crate) condition: Condition,
 }
 
+impl Default for Link {
+    fn default() -> Link {
+        let inner = Mutex::new(Rank::Link, Inner::default());
+        Link { inner, backlog: AtomicBool::new(false), hung: AtomicBool::new(false) }
+    }
+}
+
 impl Link {
-    pub(crate) fn outlook(&self) -> Outlook {
+    pub(crate) fn snapshot(&self) -> Snapshot {
         let inner = self.inner.lock();
         let condition = match inner.conn {
             None => Condition::Down,
-            Some(_) => Condition::Up(inner.said.oldest()),
+            Some(_) => Condition::Up(inner.conversation.oldest()),
         };
-        Outlook {
+        Snapshot {
             conn: inner.conn.clone(),
-            settled: inner.said.settled.clone(),
-            scripts_only: inner.said.scripts_only(),
-            bound: inner.said.bound,
+            settled: inner.conversation.settled.clone(),
+            scripts_only: inner.conversation.scripts_only(),
+            bound: inner.conversation.bound,
             condition,
         }
     }
@@ -59,19 +65,19 @@ impl Link {
 
     /// When the oldest unanswered request was sent.
     pub(crate) fn oldest(&self) -> Option<Mono> {
-        self.inner.lock().said.oldest()
+        self.inner.lock().conversation.oldest()
     }
 
     pub(crate) fn is_owed(&self) -> bool {
-        !self.inner.lock().said.fifo.is_empty()
+        !self.inner.lock().conversation.fifo.is_empty()
     }
 
-    /// Notes requests that are about to be written to connection `conn_id`; gives them back if it is gone.
+    /// Notes requests that are about to be written to connection `conn_id`; leaves them there if it was given up.
     pub(crate) fn expect(&self, conn_id: u64, entries: &mut Vec<Entry>) -> bool {
         let mut inner = self.inner.lock();
         let same = inner.conn.as_ref().is_some_and(|c| c.id() == conn_id);
         if same {
-            inner.said.fifo.extend(entries.drain(..));
+            inner.conversation.fifo.extend(entries.drain(..));
         }
         same
     }
@@ -79,20 +85,20 @@ impl Link {
     /// Puts a new connection in place; the former one's conversation has ended with it.
     pub(crate) fn install(&self, pooled: Pooled) {
         let mut inner = self.inner.lock();
-        inner.said.watched = pooled.is_watched();
+        inner.conversation.watched = pooled.is_watched();
         inner.conn = Some(Arc::clone(&pooled));
         inner.pooled = Some(pooled);
-        debug_assert!(inner.said.fifo.is_empty(), "requests of a former connection");
+        debug_assert!(inner.conversation.fifo.is_empty(), "requests of a former connection");
         self.backlog.store(false, Ordering::Release);
         self.hung.store(false, Ordering::Release);
     }
 
-    /// Gives up connection `conn_id`; its unanswered requests, unless somebody else did it before.
+    /// Gives up connection `conn_id`; its unanswered requests, unless another thread did it before.
     pub(crate) fn give_up(&self, conn_id: u64) -> Option<VecDeque<Entry>> {
         let mut inner = self.inner.lock();
         let conn = inner.conn.take_if(|c| c.id() == conn_id)?;
         conn.break_off();
-        let (pooled, unanswered) = (inner.pooled.take(), inner.said.end());
+        let (pooled, unanswered) = (inner.pooled.take(), inner.conversation.end());
         drop(inner);
         drop(pooled);
         Some(unanswered)
@@ -104,6 +110,6 @@ impl Link {
         if inner.conn.as_ref().is_none_or(|c| c.id() != conn_id) {
             return Replied::Unasked;
         }
-        inner.said.reply(i, value)
+        inner.conversation.reply(i, value)
     }
 }

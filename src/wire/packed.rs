@@ -63,7 +63,7 @@ impl Packed {
     }
 }
 
-/// Appends the head of a command of `count` arguments, its name among them. `redis::Cmd` needs four times as long for a command.
+/// Appends the head of a command of `count` arguments, its name among them.
 fn begin(out: &mut Vec<u8>, count: usize) {
     header(out, b'*', count);
 }

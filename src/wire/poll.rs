@@ -5,8 +5,8 @@ use crate::sys::wake::Wake;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use std::time::Duration;
 
-/// Waits for at most `limit` until one of `conns` has something to read, takes bytes again (asked for those with `true`),
-/// or `wake` is signalled. A mask of those that have something to read, and whether any takes bytes.
+/// Waits for at most `limit` until one of `conns` has something to read, takes bytes again (asked for those with
+/// `true`), or `wake` is signalled. A mask of those that have something to read, and whether any takes bytes.
 pub(super) fn poll<'a>(conns: impl Iterator<Item = (&'a Conn, bool)>, wake: &Wake, limit: Duration) -> (u64, bool) {
     let mut fds = Vec::with_capacity(conns.size_hint().0 + 1);
     for (conn, backlog) in conns {

@@ -1,102 +1,64 @@
-//! The reading half of a lane: one leader polls all sockets and gives each reply to the round it belongs to.
+//! The reading half of a lane: its leader polls all sockets and gives each reply to the request it belongs to.
 
-use super::conn::Conn;
 use super::conversation::Replied;
-use super::lane::{Lane, Woken};
-use super::op::Op;
+use super::lane::Lane;
+use super::leader::{Awaited, WaitEnd, Woken};
 use super::poll::poll;
-use super::reply::{READ, Replies, Stop};
-use super::seat::Awaited;
+use super::reply::Stop;
+use super::request::Request;
+use super::sources::{Source, Sources};
 use crate::protocol::health::{Treatment, give_up, treat};
 use crate::protocol::{Cause, Mono};
 use crate::sys::clock;
 use crate::sys::sync::Ordering;
+use crate::sys::thread::park_timeout;
 use std::io;
 use std::sync::Arc;
 
-/// The state of reading from one connection.
-struct Source {
-    master: usize,
-    conn: Arc<Conn>,
-    replies: Replies,
-}
-
-/// What the leader keeps; passed on with the lead.
-pub(crate) struct Reader {
-    sources: Vec<Source>,
-    epoch: u64,
-    buffer: Vec<u8>,
-    woken: Woken,
-    next_check: Mono,
-}
-
-impl Reader {
-    pub(crate) fn new(n: usize) -> Reader {
-        Reader {
-            sources: Vec::with_capacity(n),
-            epoch: 0,
-            buffer: vec![0; READ],
-            woken: Woken::default(),
-            next_check: Mono::ZERO,
-        }
-    }
-
-    /// Takes over new connections and forgets broken ones; a parser lives as long as its connection.
-    fn refresh(&mut self, lane: &Lane) {
-        let epoch = lane.epoch.load(Ordering::Acquire);
-        if epoch == self.epoch {
-            return;
-        }
-        self.epoch = epoch;
-        let mut old = std::mem::take(&mut self.sources);
-        for (master, link) in lane.links.iter().enumerate() {
-            let Some(conn) = link.conn() else { continue };
-            match old.iter().position(|s| s.conn.id() == conn.id()) {
-                Some(k) => self.sources.push(old.swap_remove(k)),
-                None => self.sources.push(Source { master, conn, replies: Replies::new() }),
-            }
-        }
-    }
-}
-
-/// Passes the lead on, whatever happens to the leader.
+/// Ends a lead, also if the leader panics.
 struct Lead<'a>(&'a Lane);
 
 impl Drop for Lead<'_> {
     fn drop(&mut self) {
-        self.0.leave_seat();
+        self.0.resign();
     }
 }
 
 impl Lane {
-    /// Reads for all until `mine` is decided or `deadline` has come; without `mine`, until nothing is owed.
-    pub(super) fn lead(&self, mine: Option<&Arc<Op>>, deadline: Mono) {
-        let _lead = Lead(self);
-        self.leads.fetch_add(1, Ordering::Relaxed);
-        let mut reader = self.reader.lock();
-        let mut now = clock::now();
-        loop {
-            let over = match mine {
-                Some(op) => op.ticket().is_done(),
-                None => !self.is_owed(),
-            };
-            if over || now >= deadline {
-                return;
+    /// Waits until `request` is decided or `deadline` has come; takes the lead if no other thread has it.
+    pub(crate) fn wait(&self, request: &Arc<Request>, deadline: Mono) {
+        let park = || {
+            let left = deadline.since(clock::now());
+            if !left.is_zero() {
+                park_timeout(left);
             }
-            now = self.turn(&mut reader, mine, deadline, now);
+            !left.is_zero()
+        };
+        match self.leader.wait(request, park) {
+            WaitEnd::Lead => self.lead(Some(request), deadline),
+            // The caller may have written for others, after they had left and after the last leader looked.
+            WaitEnd::Already if !self.leader.is_led() && self.is_owed() => self.request_drain(),
+            WaitEnd::Already | WaitEnd::Done | WaitEnd::GaveUp => {}
         }
     }
 
-    /// Gives up connections that were closed while nothing was asked on them, so that they are replaced before the next
-    /// caller finds out. Does nothing while somebody leads: then they are polled anyway.
+    /// Reads until no answer is owed, or another thread leads; for the caretaker.
+    pub(crate) fn drain(&self) {
+        if self.leader.try_lead() {
+            self.lead(None, Mono::NEVER);
+        }
+    }
+
+    /// Gives connections up that the server closed while nothing was asked on them, so that they are replaced before
+    /// the next caller finds out. Does nothing while some thread leads: then they are polled anyway.
     pub(crate) fn sweep(&self) {
-        if !self.seat.take() {
+        if !self.leader.try_lead() {
             return;
         }
         let _lead = Lead(self);
         let mut woken = Woken::default();
         for (i, link) in self.links.iter().enumerate() {
-            // Asked in this order: a request sent in between owes an answer that only we could read now.
+            // Asked in this order: a request sent in between owes an answer that only this thread could read now.
             if let Some(conn) = link.conn()
                 && conn.has_news()
                 && !link.is_owed()
@@ -107,43 +69,61 @@ impl Lane {
         woken.unpark();
     }
 
+    /// Reads for all until `mine` is decided or `deadline` has come; without `mine`, until nothing is owed.
+    fn lead(&self, mine: Option<&Arc<Request>>, deadline: Mono) {
+        let _lead = Lead(self);
+        self.leads.fetch_add(1, Ordering::Relaxed);
+        let mut sources = self.sources.lock();
+        let mut now = clock::now();
+        loop {
+            let over = match mine {
+                Some(request) => request.ticket().is_done(),
+                None => !self.is_owed(),
+            };
+            if over || now >= deadline {
+                return;
+            }
+            now = self.poll_once(&mut sources, mine, deadline, now);
+        }
+    }
+
     /// One poll, and what it brings.
-    fn turn(&self, reader: &mut Reader, mine: Option<&Arc<Op>>, deadline: Mono, now: Mono) -> Mono {
-        reader.refresh(self);
-        let limit = deadline.min(reader.next_check).since(now);
-        let watched = reader.sources.iter().map(|s| {
+    fn poll_once(&self, sources: &mut Sources, mine: Option<&Arc<Request>>, deadline: Mono, now: Mono) -> Mono {
+        sources.refresh(self.epoch.load(Ordering::Acquire), &self.links);
+        let limit = deadline.min(sources.next_check).since(now);
+        let watched = sources.open.iter().map(|s| {
             let backlog = self.links[s.master].backlog.load(Ordering::Acquire);
             (&*s.conn, backlog)
         });
         let (ready, writable) = poll(watched, &self.wake, limit);
         let (before, now) = (now, clock::now());
         let mut flush = writable;
-        for k in 0..reader.sources.len() {
+        for k in 0..sources.open.len() {
             if ready >> k & 1 == 1 {
-                flush |= self.read(reader, k, mine, now);
+                flush |= self.read(sources, k, mine, now);
             }
         }
-        // What had come before the poll has been read: a master is called hung by this time, not by the clock, which goes on
-        // while this thread does not run.
+        // What had come before the poll has been read: a master is called hung by this time, not by the clock, which
+        // goes on while this thread does not run.
         self.read_up_to.store(before.nanos(), Ordering::Release);
-        if before >= reader.next_check {
-            reader.next_check = before.plus(self.config.hang_timeout / 8);
-            self.close_overdue(before, &mut reader.woken);
+        if before >= sources.next_check {
+            sources.next_check = before.plus(self.config.hang_timeout / 8);
+            self.close_overdue(before, &mut sources.woken);
         }
         if flush {
             self.flush();
         }
-        reader.woken.unpark();
+        sources.woken.unpark();
         now
     }
 
     /// Reads what source `k` has; true if something is to be sent again.
-    fn read(&self, reader: &mut Reader, k: usize, mine: Option<&Arc<Op>>, now: Mono) -> bool {
-        let resend = self.read_all(reader, k, mine, now);
-        let i = reader.sources[k].master;
+    fn read(&self, sources: &mut Sources, k: usize, mine: Option<&Arc<Request>>, now: Mono) -> bool {
+        let resend = self.read_all(sources, k, mine, now);
+        let i = sources.open[k].master;
         let link = &self.links[i];
         if link.hung.load(Ordering::Relaxed)
-            && treat(link.outlook().condition, now, self.config.master_timeout) == Treatment::Ask
+            && treat(link.snapshot().condition, now, self.config.master_timeout) == Treatment::Ask
         {
             link.hung.store(false, Ordering::Release);
             self.hooks.recovered(i);
@@ -151,9 +131,9 @@ impl Lane {
         resend
     }
 
-    fn read_all(&self, reader: &mut Reader, k: usize, mine: Option<&Arc<Op>>, now: Mono) -> bool {
-        let Reader { sources, buffer, woken, .. } = reader;
-        let Source { master, conn, replies } = &mut sources[k];
+    fn read_all(&self, sources: &mut Sources, k: usize, mine: Option<&Arc<Request>>, now: Mono) -> bool {
+        let Sources { open, buffer, woken, .. } = sources;
+        let Source { master, conn, replies } = &mut open[k];
         let (i, mut resend, mut end) = (*master, false, None);
         loop {
             let broken = match conn.receive(buffer) {
@@ -161,13 +141,13 @@ impl Lane {
                 Ok(n) => {
                     let stop = replies.feed(&buffer[..n], |value| match self.links[i].reply(i, conn.id(), &value) {
                         Replied::Half => true,
-                        Replied::Answer(op, answer) => {
+                        Replied::Answer(request, answer) => {
                             end = answer.ends_the_connection().cloned();
-                            woken.threads.extend(self.deliver(i, &op, answer, now, mine));
+                            woken.threads.extend(self.deliver(i, &request, answer, now, mine));
                             end.is_none()
                         }
-                        Replied::NoScript(op) => {
-                            self.resend(op, i);
+                        Replied::NoScript(request) => {
+                            self.resend(request, i);
                             resend = true;
                             true
                         }

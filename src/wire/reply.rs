@@ -1,7 +1,8 @@
-//! Replies cut out of a stream of bytes, under limits: a master that talks nonsense costs neither memory nor a wrong vote.
+//! Replies cut out of a stream of bytes, under limits: a master that talks nonsense costs neither memory nor a wrong
+//! vote.
 //!
-//! A reply that is not there as a whole is measured, and read when it is. `redis::Parser` builds what it reads on the way, for
-//! as many values as the bytes announce: 1.7 KB made 22 MB.
+//! A reply that is not there as a whole is measured, and read when it is. `redis::Parser` builds what it reads on the
+//! way, for as many values as the bytes announce, so a short reply could take much memory.
 
 pub(crate) use redis::Value;
 use redis::parse_redis_value;
@@ -14,7 +15,8 @@ pub(crate) const READ: usize = 16 * 1024;
 const LINE: usize = 4 * 1024;
 /// The most values in a reply, arrays counted. The largest reply of ours is that of `extend_many`.
 pub(crate) const VALUES: usize = 256;
-/// The most arrays in a reply, which also limits how deep they are nested; two are the most that a script of ours gives.
+/// The most arrays in a reply, which also limits how deep they are nested; two are the most that a script of ours
+/// gives.
 const ARRAYS: usize = 16;
 
 /// Why no more replies come out.
@@ -22,8 +24,8 @@ const ARRAYS: usize = 16;
 pub(crate) enum Stop {
     /// More bytes are needed.
     Hungry,
-    /// The bytes are not RESP, or a reply is above a limit. Nothing is read from then on: where the next reply begins is
-    /// anybody's guess.
+    /// The bytes are not RESP, or a reply is above a limit. Nothing is read from then on: where the next reply begins
+    /// is anybody's guess.
     Nonsense,
 }
 
@@ -65,8 +67,8 @@ impl Replies {
         stop
     }
 
-    /// The reply at the beginning of `bytes` and what follows it, if it is whole and nothing of it was measured before: the
-    /// usual case, without looking twice.
+    /// The reply at the beginning of `bytes` and what follows it, if it is whole and nothing of it was measured before:
+    /// the usual case, without looking twice.
     fn glance<'a>(&self, bytes: &'a [u8]) -> Option<(Value, &'a [u8])> {
         if self.frame.at > 0 {
             return None;
@@ -146,8 +148,8 @@ impl Frame {
         if self.values > VALUES || self.arrays > ARRAYS { Err(Nonsense) } else { Ok(items) }
     }
 
-    /// The length of the reply at the beginning of `bytes`, which begin as they did in the call before; `None` if it is not
-    /// there as a whole.
+    /// The length of the reply at the beginning of `bytes`, which begin as they did in the call before; `None` if it is
+    /// not there as a whole.
     fn measure(&mut self, bytes: &[u8]) -> Result<Option<usize>, Nonsense> {
         while self.owed > 0 {
             let Some((kind, line, rest)) = line(&bytes[self.at..])? else { return incomplete(bytes) };

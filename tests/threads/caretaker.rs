@@ -1,7 +1,8 @@
-//! The caretaker's arming (`src/wire/lane.rs`, `src/engine/care.rs`): no reply is left unread, whoever asks and leaves.
+//! The caretaker's arming (`src/wire/lane.rs`, `src/engine/drain.rs`): no reply is left unread, whichever
+//! thread asks and leaves.
 
-use crate::engine::core::Engine;
-use crate::engine::rounds::Finished;
+use crate::engine::root::Engine;
+use crate::engine::rounds::RoundResult;
 use crate::protocol::Mono;
 use crate::world;
 use shuttle::thread;
@@ -19,9 +20,10 @@ fn until(done: impl Fn() -> bool) {
     }
 }
 
-/// One posts and does not wait, two wait for their answers, one gives up early: all are gone when the last replies come.
+/// One posts and does not wait, two wait for their answers, one gives up early: all have left when the last replies
+/// come.
 fn wave(engine: &Arc<Engine>) {
-    let lane = engine.lanes[0].clone();
+    let lane = engine.lane().clone();
     let left = Arc::new(AtomicUsize::new(4));
     let spawn = |body: Box<dyn FnOnce(&Engine) + Send>| {
         let (engine, left) = (engine.clone(), left.clone());
@@ -33,15 +35,15 @@ fn wave(engine: &Arc<Engine>) {
     let threads = [
         spawn(Box::new(|engine| {
             for _ in 0..2 {
-                engine.lanes[0].post(engine.release_of("posted", false));
+                engine.lane().post(engine.release_of("posted", false));
             }
         })),
         spawn(Box::new(patient)),
         spawn(Box::new(patient)),
         spawn(Box::new(|engine| {
             let round = ask(engine, world::now().plus(A_WHILE));
-            round.op.close();
-            engine.lanes[0].post(engine.release_of("undone", false));
+            round.request.close();
+            engine.lane().post(engine.release_of("undone", false));
         })),
     ];
     until(|| left.load(Ordering::SeqCst) == 0 && !lane.is_owed());
@@ -50,13 +52,13 @@ fn wave(engine: &Arc<Engine>) {
 
 fn patient(engine: &Engine) {
     let round = ask(engine, Mono::NEVER);
-    assert!(round.op.round.lock().reached(), "it waited to the end without its answer");
+    assert!(round.request.round.lock().reached(), "it waited to the end without its answer");
 }
 
-fn ask(engine: &Engine, deadline: Mono) -> Finished {
-    let op = engine.release_of("asked", true);
-    engine.lanes[0].enqueue(op.clone());
-    Finished::wait(&engine.lanes[0], op, world::now(), deadline)
+fn ask(engine: &Engine, deadline: Mono) -> RoundResult {
+    let request = engine.release_of("asked", true);
+    engine.lane().enqueue(request.clone());
+    RoundResult::wait(engine.lane(), request, world::now(), deadline)
 }
 
 fn scenario() {
@@ -64,8 +66,8 @@ fn scenario() {
     // Twice: a caretaker that has once been asked for must be asked for again.
     wave(&engine);
     wave(&engine);
-    let lane = engine.lanes[0].clone();
-    until(|| !lane.attended.load(crate::sys::sync::Ordering::SeqCst));
+    let lane = engine.lane().clone();
+    until(|| !lane.drain_requested.load(crate::sys::sync::Ordering::SeqCst));
     assert!(!lane.is_led(), "the lead was lost");
     engine.close();
     world::join_all();

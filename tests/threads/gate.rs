@@ -1,8 +1,8 @@
-//! One lease between its guard, the watchdog and the timer (`src/engine/held.rs`).
+//! One lease between its guard, the watchdog and the timer (`src/engine/lease.rs`, `src/engine/hold.rs`).
 
-use crate::engine::core::{Engine, TTL};
 use crate::engine::error::ReleaseOutcome;
-use crate::engine::held::Held;
+use crate::engine::hold::Hold;
+use crate::engine::root::{Engine, TTL};
 use crate::protocol::{LossReason, Operation};
 use crate::world;
 use shuttle::rand::{Rng, thread_rng};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Looks at a lease from several threads: once one of them was told that it is lost, all are.
+/// Looks at a lease from several threads: once it is lost to one of them, it is lost to all.
 #[derive(Default)]
 struct Watch {
     over: AtomicBool,
@@ -19,7 +19,7 @@ struct Watch {
 }
 
 impl Watch {
-    fn of(held: &Held) -> Arc<Watch> {
+    fn of(held: &Hold) -> Arc<Watch> {
         let watch = Arc::<Watch>::default();
         let callback = watch.clone();
         held.on_lost(Box::new(move |_| {
@@ -28,9 +28,9 @@ impl Watch {
         watch
     }
 
-    fn look(&self, held: &Held) -> bool {
+    fn look(&self, held: &Hold) -> bool {
         let over = self.over.load(Ordering::SeqCst);
-        let holds = held.check().is_ok();
+        let holds = held.lease.check().is_ok();
         assert!(!(over && holds), "a lost lease came back");
         if !holds {
             self.over.store(true, Ordering::SeqCst);
@@ -49,7 +49,7 @@ fn clock(thirds: usize) -> thread::JoinHandle<()> {
     })
 }
 
-fn looks(held: &Arc<Held>, watch: &Arc<Watch>) -> thread::JoinHandle<()> {
+fn looks(held: &Arc<Hold>, watch: &Arc<Watch>) -> thread::JoinHandle<()> {
     let (held, watch) = (held.clone(), watch.clone());
     thread::spawn(move || {
         for _ in 0..3 {
@@ -62,7 +62,7 @@ fn looks(held: &Arc<Held>, watch: &Arc<Watch>) -> thread::JoinHandle<()> {
 fn settle(engine: &Arc<Engine>, done: impl Fn() -> bool) {
     let watchdogs = || world::started("watchdog") + world::started("standby");
     for round in 0.. {
-        let (owed, idle) = (engine.lanes[0].is_owed(), world::idle_count());
+        let (owed, idle) = (engine.lane().is_owed(), world::idle_count());
         if !owed && idle == watchdogs() && done() {
             return;
         }
@@ -92,7 +92,7 @@ fn release(forgetful: bool) {
     let extended = Arc::new(AtomicBool::new(false));
     let ready = extended.clone();
     let by_hand = thread::spawn(move || {
-        drop(by_hand.extend(TTL));
+        drop(by_hand.lease.extend(TTL));
         ready.store(true, Ordering::SeqCst);
     });
     let (ending, ended) = (held.clone(), watch.clone());
@@ -100,7 +100,7 @@ fn release(forgetful: bool) {
         ended.look(&ending);
         if thread_rng().gen_bool(0.5) {
             let release = ending.release();
-            // The lease is far from its end, and nobody takes it.
+            // The lease is far from its end, and no other owner takes it.
             assert_eq!(release, ReleaseOutcome::Released);
         } else {
             assert!(ending.let_go());
@@ -115,7 +115,7 @@ fn release(forgetful: bool) {
     nothing_behind_the_release(&engine);
     engine.close();
     world::join_all();
-    assert_eq!(watch.told.load(Ordering::SeqCst), 0, "told of a loss that was a release");
+    assert_eq!(watch.told.load(Ordering::SeqCst), 0, "a release was announced as a loss");
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn nothing_is_sent_again_behind_the_release() {
     world::check("release against a renewal sent again", || release(true));
 }
 
-/// Nobody releases: the lease is renewed, taken, expires or is closed over, and the holder is told once.
+/// The lease is not released: it is renewed, taken, expires or meets the end of the client. Its loss is announced once.
 fn loss() {
     let engine = Engine::start(false);
     let held = engine.grant("x", true);
@@ -136,14 +136,13 @@ fn loss() {
     let mut threads = vec![looks(&held, &watch), looks(&held, &watch), clock(4)];
     if thread_rng().gen_bool(0.5) {
         let taken = held.clone();
-        threads.push(thread::spawn(move || drop(taken.taken())));
+        threads.push(thread::spawn(move || drop(taken.lease.taken())));
     }
     let channel = held.clone();
     threads.push(thread::spawn(move || {
-        let signal = channel.signal();
-        // Deadlocks if nobody tells.
-        let _ = channel.lost_signal(&signal).recv().expect("it is not released");
-        assert!(channel.lost_signal(&signal).poll().is_none(), "told twice");
+        // Deadlocks if the loss is not announced.
+        let _ = channel.lost_signal().recv().expect("it is not released");
+        assert!(channel.lost_signal().poll().is_none(), "announced twice");
     }));
     let waits = threads.pop().unwrap();
     threads.into_iter().for_each(|t| t.join().unwrap());
@@ -157,18 +156,18 @@ fn loss() {
 }
 
 #[test]
-fn a_loss_is_told_once_and_for_good() {
+fn a_loss_is_announced_once_and_for_good() {
     world::check("loss of a lease", loss);
 }
 
-/// A loss meets the end of the guard: it is told at most once, and never after a release that found the lock held.
+/// A loss meets the end of the guard: it is announced at most once, and never after a release that found the lock held.
 fn loss_against_release() {
     let engine = Engine::start(false);
     let held = engine.grant("x", false);
     let watch = Watch::of(&held);
     let taken = held.clone();
     let mut threads = vec![looks(&held, &watch), clock(3)];
-    threads.push(thread::spawn(move || taken.lose(LossReason::Taken)));
+    threads.push(thread::spawn(move || taken.lease.lose(LossReason::Taken)));
     let released = held.release();
     threads.into_iter().for_each(|t| t.join().unwrap());
     assert!(!watch.look(&held));

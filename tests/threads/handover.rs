@@ -1,7 +1,7 @@
-//! The hand-over of a lane's lead (`src/wire/seat.rs`).
+//! The hand-over of a lane's lead (`src/wire/leader.rs`).
 
-use crate::sys::sync::Mutex;
-use crate::wire::seat::{Awaited, Seat, Ticket, Turn};
+use crate::sys::sync::{Mutex, Rank};
+use crate::wire::leader::{Awaited, Leader, Ticket, WaitEnd};
 use crate::world;
 use shuttle::thread;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ impl Awaited for Round {
     }
 }
 
-/// A lane reduced to its seat and the replies that wait in its sockets.
+/// A lane reduced to its leader and the replies that wait in its sockets.
 struct Lane {
-    seat: Seat<Round>,
+    leader: Leader<Round>,
     replies: Mutex<Vec<Arc<Round>>>,
 }
 
@@ -30,41 +30,42 @@ impl Lane {
         round
     }
 
-    /// Reads one reply and wakes whose it is, as the leader does, or the writer that finds a connection broken.
+    /// Reads one reply and wakes the thread that waits for it, as the leader does, or a writer that finds a connection
+    /// broken.
     fn read_one(&self, mine: Option<&Arc<Round>>) {
         let Some(round) = self.replies.lock().pop() else { return };
         if mine.is_some_and(|m| Arc::ptr_eq(m, &round)) {
             round.ticket.mark_done();
-        } else if let Some(thread) = self.seat.finish(&round) {
+        } else if let Some(thread) = self.leader.finish(&round) {
             thread.unpark();
         }
     }
 
     /// Waits as `Lane::wait` does; `patience` is after how many wake-ups the caller's time is over.
-    fn wait(&self, round: &Arc<Round>, mut patience: usize) -> Turn {
-        let turn = self.seat.wait(round, || {
+    fn wait(&self, round: &Arc<Round>, mut patience: usize) -> WaitEnd {
+        let end = self.leader.wait(round, || {
             if patience > 0 {
                 patience -= 1;
                 thread::park();
             }
             patience > 0
         });
-        if turn == Turn::Lead {
+        if end == WaitEnd::Lead {
             while !round.ticket.is_done() {
                 self.read_one(Some(round));
                 thread::yield_now();
             }
-            if let Some(next) = self.seat.hand_over() {
+            if let Some(next) = self.leader.promote() {
                 next.unpark();
             }
         }
-        turn
+        end
     }
 }
 
 /// Some callers wait to the end, one gives up at once, and a fifth thread decides rounds from outside.
 fn scenario() {
-    let lane = Arc::new(Lane { seat: Seat::new(), replies: Mutex::new(Vec::new()) });
+    let lane = Arc::new(Lane { leader: Leader::new(), replies: Mutex::new(Rank::Inbox, Vec::new()) });
     let mut threads = Vec::new();
     for caller in 0..4 {
         let lane = lane.clone();
@@ -72,9 +73,9 @@ fn scenario() {
             for _ in 0..2 {
                 let round = lane.submit();
                 let patience = if caller == 0 { 0 } else { usize::MAX };
-                let turn = lane.wait(&round, patience);
+                let end = lane.wait(&round, patience);
                 let answered = round.ticket.is_done();
-                assert!(answered || turn == Turn::GaveUp, "a caller left without its answer");
+                assert!(answered || end == WaitEnd::GaveUp, "a caller left without its answer");
                 assert!(caller == 0 || answered, "only the impatient one gives up");
             }
         }));
@@ -88,8 +89,8 @@ fn scenario() {
     for thread in threads {
         thread.join().unwrap();
     }
-    assert!(!lane.seat.is_led(), "the lead was lost");
-    assert!(lane.seat.hand_over().is_none(), "a waiter was left behind");
+    assert!(!lane.leader.is_led(), "the lead was lost");
+    assert!(lane.leader.promote().is_none(), "a waiter was left behind");
 }
 
 #[test]

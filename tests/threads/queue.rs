@@ -1,9 +1,9 @@
-//! The line of a lock inside a process (`src/engine/queue.rs`) and the hand-over of a lease (`src/engine/held.rs`): one
+//! The line of a lock inside a process (`src/engine/queue.rs`) and the hand-over of a lease (`src/engine/hold.rs`): one
 //! thread at a time, in the order in which they came, and nobody is forgotten.
 
-use crate::engine::core::Engine;
-use crate::engine::held::Held;
+use crate::engine::hold::Hold;
 use crate::engine::queue::Entered;
+use crate::engine::root::Engine;
 use crate::engine::settings::Terms;
 use crate::engine::waiting::Patience;
 use crate::protocol::{Keys, Mono, Wait};
@@ -32,20 +32,23 @@ struct Scene {
 
 impl Scene {
     /// Enters the line; the lease, or `None` when the limit is over first.
-    fn acquire(&self, limit: Option<Mono>) -> Option<Arc<Held>> {
+    fn acquire(&self, limit: Option<Mono>) -> Option<Arc<Hold>> {
         let wait = limit.map_or(Wait::Forever { outage_patience: Duration::ZERO }, Wait::Until);
         loop {
             let mut patience = Patience { wait, limit: limit.unwrap_or(Mono::NEVER), lives: PhantomData };
             match self.engine.queues.enter(&self.keys, &self.terms, &mut patience) {
                 Entered::Turn(place, _) => {
                     world::step();
-                    let held = self.engine.grant_on("x", &self.terms);
-                    held.occupy(place);
+                    let held = self.engine.grant_on("x", &self.terms, Some(place));
                     self.granted.fetch_add(1, Ordering::SeqCst);
                     return Some(held);
                 }
-                Entered::Lease(held) if held.remaining().is_zero() => drop(held.let_go()),
-                Entered::Lease(held) => {
+                Entered::Lease(lease, place) => {
+                    let held = Hold::new(self.engine.clone(), lease, Some(place));
+                    if held.lease.remaining().is_zero() {
+                        held.let_go();
+                        continue;
+                    }
                     self.handed.fetch_add(1, Ordering::SeqCst);
                     return Some(held);
                 }
@@ -55,10 +58,10 @@ impl Scene {
         }
     }
 
-    fn work(&self, held: &Arc<Held>) {
+    fn work(&self, held: &Arc<Hold>) {
         assert_eq!(self.inside.fetch_add(1, Ordering::SeqCst), 0, "two threads hold the lock");
         world::step();
-        if held.check().is_err() {
+        if held.lease.check().is_err() {
             self.losses.fetch_add(1, Ordering::SeqCst);
         }
         world::step();
@@ -69,7 +72,7 @@ impl Scene {
 
 fn scene(budget: Duration) -> Arc<Scene> {
     let engine = Engine::start(false);
-    let keys = engine.settings.namespace.keys("x").unwrap();
+    let keys = engine.masters.settings.namespace.keys("x").unwrap();
     Arc::new(Scene {
         engine,
         keys,
@@ -186,9 +189,7 @@ fn a_process_steps_back_after_its_turn_without_waiting_to_be_told() {
             let Entered::Turn(place, not_before) = engine.queues.enter(keys, terms, &mut patience) else {
                 panic!("the line is empty")
             };
-            let held = engine.grant_on("x", terms);
-            held.occupy(place);
-            (held, not_before > world::now())
+            (engine.grant_on("x", terms, Some(place)), not_before > world::now())
         };
         let (held, _) = enter();
         // It was answered to a release of before.

@@ -1,4 +1,4 @@
-//! Telling of a loss (`src/engine/signal.rs`): once, to all who asked before or after, and to nobody behind a release.
+//! The announcement of a loss (`src/engine/signal.rs`): once, by every channel and callback, and never after a release.
 
 use crate::engine::error::Lost;
 use crate::engine::signal::{Callbacks, Signal};
@@ -58,12 +58,12 @@ fn scenario() {
 }
 
 #[test]
-fn a_loss_is_told_once_to_all() {
+fn a_loss_is_announced_once_to_all() {
     world::check("signal of a loss", scenario);
 }
 
-/// Callbacks come in while the client is closed and, in half of the runs, no thread can be started any more: each is called
-/// once.
+/// Callbacks come in while the client is closed and, in half of the runs, no thread can be started any more: each is
+/// called once.
 fn callbacks() {
     let (threads, callbacks) = (Arc::<Threads>::default(), Arc::new(Callbacks::default()));
     callbacks.start(&threads).unwrap();

@@ -1,7 +1,7 @@
 //! The timer's thread (`src/engine/timer.rs`): what is entered is handled when it is due, whatever it is waiting for.
 
 use crate::engine::chores::Chore;
-use crate::engine::core::Engine;
+use crate::engine::root::Engine;
 use crate::world;
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread;

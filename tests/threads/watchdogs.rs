@@ -1,6 +1,6 @@
 //! The watchdog threads (`src/engine/watchdog.rs`): none is lost, none serves two leases.
 
-use crate::engine::core::{Engine, TTL};
+use crate::engine::root::{Engine, TTL};
 use crate::world;
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread;
@@ -31,15 +31,15 @@ fn scenario() {
     let engine = Engine::start(false);
     let ends = Ends::default();
     let scarce = thread_rng().gen_bool(0.2);
-    engine.threads.scarce.store(scarce, Ordering::SeqCst);
+    engine.masters.threads.scarce.store(scarce, Ordering::SeqCst);
     let threads = [holder(&engine, ["a", "b"], &ends), holder(&engine, ["c", "d"], &ends)];
     for _ in 0..4 {
         world::advance(A_THIRD);
         thread::yield_now();
     }
     threads.into_iter().for_each(|t| t.join().unwrap());
-    engine.threads.scarce.store(false, Ordering::SeqCst);
-    // A thread that was lost has ended, and is missing here for ever.
+    engine.masters.threads.scarce.store(false, Ordering::SeqCst);
+    // A thread that was lost has ended, and is never idle again.
     let all = || world::started("watchdog") + world::started("standby");
     world::wait_until_idle(all);
     let before = world::started("watchdog");
@@ -58,7 +58,7 @@ fn scenario() {
     world::join_all();
 }
 
-/// Whoever renewed one lease and then another did so after the end of the first; and a lease has one thread.
+/// A thread renews a second lease only after the end of the first, and a lease has one thread.
 fn each_has_its_own_thread(ends: &[(String, usize)]) {
     let renewals = world::renewals();
     let own: Vec<_> = renewals.iter().enumerate().filter(|(_, (_, role, _))| role == "watchdog").collect();

@@ -1,4 +1,4 @@
-//! One schedule's world: its clock, who waits for what, and the threads that were started.
+//! One schedule's world: its clock, what threads wait for, and the threads that were started.
 //!
 //! All threads of a schedule are coroutines of one thread of the system, so what they share here lies in a thread local
 //! and needs no lock; `step` is where the scheduler may switch.
@@ -17,7 +17,7 @@ const SCHEDULES: usize = if cfg!(debug_assertions) { 100 } else { 5_000 };
 /// Where the random choices begin: a run is the same as the last.
 const SEED: u64 = 0x5eed;
 
-/// Something that a thread waits for, and how it is told.
+/// Something that a thread waits for, and how it is woken.
 struct Waiter {
     happened: Box<dyn Fn() -> bool>,
     told: Arc<(Mutex<bool>, Condvar)>,
@@ -48,7 +48,7 @@ thread_local! {
 
 /// Runs `scenario` through many schedules: at random, and by PCT, which finds bugs that take few, rare switches.
 pub(crate) fn check(what: &str, scenario: fn()) {
-    let _ = log::set_logger(&Ear).map(|()| log::set_max_level(log::LevelFilter::Trace));
+    let _ = log::set_logger(&RenewalLog).map(|()| log::set_max_level(log::LevelFilter::Trace));
     let start = Instant::now();
     let whole = move || {
         begin();
@@ -92,7 +92,7 @@ pub(crate) fn now() -> Mono {
     Mono::from_nanos(WORLD.with(|w| w.now.get()))
 }
 
-/// Lets time pass, and wakes whoever waited for that.
+/// Lets time pass, and wakes the threads that waited for that.
 pub(crate) fn advance(span: Duration) {
     step();
     let now = now().plus(span);
@@ -113,7 +113,7 @@ pub(crate) fn park_for(span: Duration) {
     WORLD.with(|w| w.parked.borrow_mut().retain(|(_, thread)| thread.id() != me.id()));
 }
 
-/// Waits until `happened`; whoever may have made it true says `changed`.
+/// Waits until `happened`; a thread that may have made it true calls `changed`.
 pub(crate) fn wait_until(happened: impl Fn() -> bool + 'static) {
     step();
     if happened() {
@@ -130,7 +130,7 @@ pub(crate) fn wait_until(happened: impl Fn() -> bool + 'static) {
 
 /// Something has changed that others may wait for.
 pub(crate) fn changed() {
-    // What is dropped after the end, or by a failing test, wakes nobody.
+    // What is dropped after the end, or by a failing test, wakes no thread.
     if !WORLD.with(|w| w.running.get()) || std::thread::panicking() {
         return;
     }
@@ -188,10 +188,10 @@ pub(crate) fn renewals() -> Vec<(usize, String, String)> {
     })
 }
 
-/// Hears from the watchdog's own log who renewed what.
-struct Ear;
+/// Reads in the watchdog's own log which thread renewed what.
+struct RenewalLog;
 
-impl log::Log for Ear {
+impl log::Log for RenewalLog {
     fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
         metadata.target().ends_with("engine::watchdog")
     }

@@ -1,17 +1,19 @@
 //! The engine's parts as they ship, and a stand-in for what holds them together.
 
-pub(crate) mod core;
+pub(crate) mod root;
 
-#[path = "../../../src/engine/care.rs"]
-pub(crate) mod care;
 #[path = "../../../src/engine/chores.rs"]
 pub(crate) mod chores;
+#[path = "../../../src/engine/drain.rs"]
+pub(crate) mod drain;
 #[path = "../../../src/engine/error.rs"]
 pub(crate) mod error;
-#[path = "../../../src/engine/gate.rs"]
-pub(crate) mod gate;
-#[path = "../../../src/engine/held.rs"]
-pub(crate) mod held;
+#[path = "../../../src/engine/hold.rs"]
+pub(crate) mod hold;
+#[path = "../../../src/engine/lease.rs"]
+pub(crate) mod lease;
+#[path = "../../../src/engine/masters.rs"]
+pub(crate) mod masters;
 #[path = "../../../src/engine/queue.rs"]
 pub(crate) mod queue;
 #[path = "../../../src/engine/rounds.rs"]
@@ -24,33 +26,31 @@ pub(crate) mod signal;
 pub(crate) mod timer;
 #[path = "../../../src/engine/watchdog.rs"]
 pub(crate) mod watchdog;
-
-/// No model acquires.
-pub(crate) mod acquire {
-    pub(crate) fn undo(_: &super::core::Engine, _: &crate::wire::op::Op, _: bool) {}
-}
+#[path = "../../../src/engine/worker.rs"]
+pub(crate) mod worker;
 
 /// No model has the leases renewed by a shared watchdog.
 pub(crate) mod shared {
-    use super::core::Engine;
-    use super::held::Held;
+    use super::lease::Lease;
     use std::sync::Arc;
 
     #[derive(Default)]
     pub(crate) struct SharedWatchdog;
 
     impl SharedWatchdog {
-        pub(crate) fn offer(&self, _: &Arc<Held>) -> bool {
+        pub(crate) fn offer(&self, _: &Arc<Lease>) -> bool {
             false
         }
 
-        pub(crate) fn renew(&self, _: &Arc<Engine>, _: &Arc<Held>) -> bool {
+        pub(crate) fn renew(&self, _: &Arc<Lease>) -> bool {
             false
         }
+
+        pub(crate) fn stop(&self) {}
     }
 }
 
-/// How long a caller waits in line.
+/// How long a caller waits in the local queue.
 pub(crate) mod waiting {
     use crate::protocol::{Mono, Wait};
     use std::marker::PhantomData;
@@ -74,16 +74,5 @@ pub(crate) mod waiting {
         pub(crate) fn look(&self) -> Duration {
             Duration::MAX
         }
-    }
-}
-
-/// No model asks for a fencing token.
-pub(crate) mod fence {
-    use super::core::Engine;
-    use super::error::Error;
-    use super::held::Held;
-
-    pub(crate) fn ask(_: &Engine, _: &Held) -> Result<u64, Error> {
-        Err(Error::Closed)
     }
 }

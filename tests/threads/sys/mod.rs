@@ -2,6 +2,11 @@
 
 pub(crate) mod channel;
 
+/// No model forks.
+pub(crate) fn pid() -> u32 {
+    0
+}
+
 pub(crate) mod clock {
     pub(crate) use crate::world::now;
 }
@@ -19,20 +24,45 @@ pub(crate) mod journal {
     pub(crate) use log::{debug, error, info, trace, warn};
 }
 
-pub(crate) mod sync {
-    pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-    use shuttle::sync::{Mutex as Inner, MutexGuard};
+#[path = "../../../src/sys/rank.rs"]
+mod rank;
 
-    #[derive(Debug, Default)]
+pub(crate) mod sync {
+    pub(crate) use super::rank::Rank;
+    use crate::protocol::Mono;
+    use shuttle::sync::Mutex as Inner;
+    pub(crate) use shuttle::sync::MutexGuard;
+    pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+    /// Every order of the locks is tried here: a wrong one is a deadlock.
+    pub(crate) fn none_held() {}
+
+    /// No model pauses.
+    #[derive(Default)]
+    pub(crate) struct Pulse;
+
+    impl Pulse {
+        pub(crate) fn notify(&self) {}
+
+        pub(crate) fn wait_until(&self, _: Mono, _: impl Fn() -> bool) -> bool {
+            unreachable!("no model pauses")
+        }
+    }
+
+    #[derive(Debug)]
     pub(crate) struct Mutex<T>(Inner<T>);
 
     impl<T> Mutex<T> {
-        pub(crate) fn new(value: T) -> Mutex<T> {
+        pub(crate) fn new(_: Rank, value: T) -> Mutex<T> {
             Mutex(Inner::new(value))
         }
 
         pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
             self.0.lock().unwrap()
+        }
+
+        pub(crate) fn lock_among(&self) -> MutexGuard<'_, T> {
+            self.lock()
         }
 
         pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
@@ -47,7 +77,7 @@ pub(crate) mod sync {
 
     impl<T> Default for OnceLock<T> {
         fn default() -> Self {
-            OnceLock { one: Mutex::new(()), cell: std::sync::OnceLock::new() }
+            OnceLock { one: Mutex::new(Rank::Signal, ()), cell: std::sync::OnceLock::new() }
         }
     }
 

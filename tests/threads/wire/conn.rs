@@ -1,4 +1,4 @@
-//! A connection to a server that runs as a thread, notes what it is told, and grants everything.
+//! A connection to a server that runs as a thread, notes what it is sent, and grants everything.
 
 use super::scripts::SCRIPTS;
 use crate::protocol::Operation;
@@ -64,7 +64,7 @@ impl Conn {
         drop(replies);
         match n {
             0 if self.pipe.closed.load(Ordering::SeqCst) => {
-                // Until whoever gives the connection up has said so, a leader finds it at its end again and again.
+                // Until the connection is given up by another thread, a leader finds it at its end again and again.
                 shuttle::thread::yield_now();
                 Ok(0)
             }
@@ -95,10 +95,11 @@ impl Deref for Pooled {
     }
 }
 
-/// What a server was told, in its order: the operation's number and the lock's key.
+/// What a server was sent, in its order: the operation's number and the lock's key.
 pub(crate) type Heard = Arc<Mutex<Vec<(u32, String)>>>;
 
-/// A server, and a connection to it. If `forgetful`, it may have forgotten a script that it is asked to run by its digest.
+/// A server, and a connection to it. If `forgetful`, it may have forgotten a script that it is asked to run by its
+/// digest.
 pub(crate) fn serve(forgetful: bool) -> (Pooled, Heard) {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let (pipe, heard) = (Arc::<Pipe>::default(), Heard::default());

@@ -11,19 +11,21 @@ pub(crate) mod decode;
 pub(crate) mod encode;
 #[path = "../../../src/wire/lane.rs"]
 pub(crate) mod lane;
+#[path = "../../../src/wire/leader.rs"]
+pub(crate) mod leader;
 #[path = "../../../src/wire/link.rs"]
 pub(crate) mod link;
-#[path = "../../../src/wire/op.rs"]
-pub(crate) mod op;
 #[path = "../../../src/wire/packed.rs"]
 pub(crate) mod packed;
 #[path = "../../../src/wire/reader.rs"]
 mod reader;
 #[path = "../../../src/wire/reply.rs"]
 pub(crate) mod reply;
+#[path = "../../../src/wire/request.rs"]
+pub(crate) mod request;
 #[path = "../../../src/wire/scripts.rs"]
 pub(crate) mod scripts;
-#[path = "../../../src/wire/seat.rs"]
-pub(crate) mod seat;
+#[path = "../../../src/wire/sources.rs"]
+mod sources;
 
 pub(crate) use conn::Pooled;

@@ -1,13 +1,13 @@
-//! A round on its way: the command, the answers so far, and the thread that waits.
+//! A request on its way: the command, the answers so far, and the thread that waits.
 
+use super::leader::{Awaited, Ticket};
 use super::packed::Packed;
-use super::seat::{Awaited, Ticket};
 use crate::protocol::{Answer, Command, Mono, Quorum, Round};
-use crate::sys::sync::Mutex;
+use crate::sys::sync::{Mutex, Rank};
 use std::fmt;
 
-/// One round on one lane.
-pub(crate) struct Op {
+/// One round of a command on one lane.
+pub(crate) struct Request {
     pub(crate) command: Command,
     /// The masters it goes to.
     pub(crate) targets: u32,
@@ -24,33 +24,42 @@ pub(crate) struct Op {
     ticket: Ticket,
 }
 
-impl Op {
+impl Request {
     /// A round to the masters `targets` of `quorum`.
-    pub(crate) fn new(command: Command, quorum: Quorum, targets: u32, awaited: bool) -> Op {
+    pub(crate) fn new(command: Command, quorum: Quorum, targets: u32, awaited: bool) -> Request {
         let mut round = Round::new(quorum, command.operation.rule());
         for i in (0..quorum.masters()).filter(|i| targets >> i & 1 == 0) {
             round.do_not_await(i);
         }
-        let round = Mutex::new(round);
+        let round = Mutex::new(Rank::Round, round);
         let packed = Packed::of(&command);
-        Op { command, targets, awaited, round, made: None, tries: 0, key_ends: None, packed, ticket: Ticket::new() }
+        Request {
+            command,
+            targets,
+            awaited,
+            round,
+            made: None,
+            tries: 0,
+            key_ends: None,
+            packed,
+            ticket: Ticket::new(),
+        }
     }
 
-    /// Takes an answer; true if it decides a round that somebody waits for.
+    /// Takes an answer; true if it decides a request that a thread waits for.
     pub(crate) fn answer(&self, i: usize, answer: Answer, now: Mono) -> bool {
         self.round.lock().on_answer(i, answer, now) && self.awaited
     }
 
-    /// Notes that nobody waits for master `i`; true if this decides a round that somebody waits for.
+    /// Notes that master `i` is not waited for; true if this decides a request that a thread waits for.
     pub(crate) fn do_not_await(&self, i: usize) -> bool {
         self.round.lock().do_not_await(i) && self.awaited
     }
 
     /// Whether it may be sent again to a master that did not know the script.
     ///
-    /// Proof obligation: what is sent again belongs to a round that is neither decided nor given up, so it stands before
-    /// the undo or the release of its value on this connection. A release may be sent at any time: its value is not used
-    /// again.
+    /// Proof obligation: a request that is sent again is neither decided nor given up, so it stands before the undo or
+    /// the release of its value on this connection. A release may be sent at any time: its value is not used again.
     pub(crate) fn may_be_sent_again(&self) -> bool {
         let operation = &self.command.operation;
         operation.is_release() || (operation.is_repeatable() && self.round.lock().may_be_sent_again())
@@ -62,14 +71,17 @@ impl Op {
     }
 }
 
-impl Awaited for Op {
+impl Awaited for Request {
     fn ticket(&self) -> &Ticket {
         &self.ticket
     }
 }
 
-impl fmt::Debug for Op {
+impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Op").field("command", &self.command).field("targets", &self.targets).finish_non_exhaustive()
+        f.debug_struct("Request")
+            .field("command", &self.command)
+            .field("targets", &self.targets)
+            .finish_non_exhaustive()
     }
 }

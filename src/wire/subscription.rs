@@ -8,9 +8,9 @@ use redis::{Value, cmd};
 use std::io;
 use std::sync::Arc;
 
-/// What a subscription connection tells.
+/// What comes in on a subscription connection.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum News {
+pub(crate) enum PubSubEvent {
     /// The channel is subscribed to.
     Subscribed(String),
     /// A message on a channel.
@@ -20,15 +20,15 @@ pub(crate) enum News {
 }
 
 /// A subscription connection to one master. It goes back to no pool: nobody else could use it.
-pub(crate) struct Subscriber {
+pub(crate) struct Subscription {
     pooled: Pooled,
     replies: Replies,
     outgoing: Vec<u8>,
 }
 
-impl Subscriber {
-    pub(crate) fn new(pooled: Pooled) -> Subscriber {
-        Subscriber { pooled, replies: Replies::new(), outgoing: Vec::new() }
+impl Subscription {
+    pub(crate) fn new(pooled: Pooled) -> Subscription {
+        Subscription { pooled, replies: Replies::new(), outgoing: Vec::new() }
     }
 
     /// The connection, to poll it.
@@ -38,8 +38,8 @@ impl Subscriber {
 
     /// Queues a subscription, or the end of one.
     pub(crate) fn request(&mut self, channel: &str, subscribe: bool) {
-        let word = if subscribe { "SUBSCRIBE" } else { "UNSUBSCRIBE" };
-        cmd(word).arg(channel).write_packed_command(&mut self.outgoing);
+        let verb = if subscribe { "SUBSCRIBE" } else { "UNSUBSCRIBE" };
+        cmd(verb).arg(channel).write_packed_command(&mut self.outgoing);
     }
 
     /// Whether the socket has not taken everything yet.
@@ -62,7 +62,7 @@ impl Subscriber {
     }
 
     /// Reads what has come, at most a few buffers full, so that a flood on one connection does not silence the others.
-    pub(crate) fn read(&mut self, buffer: &mut [u8], mut tell: impl FnMut(News)) -> io::Result<()> {
+    pub(crate) fn read(&mut self, buffer: &mut [u8], mut on_event: impl FnMut(PubSubEvent)) -> io::Result<()> {
         for _ in 0..4 {
             let n = match self.pooled.receive(buffer) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -71,9 +71,9 @@ impl Subscriber {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 Err(e) => return Err(e),
             };
-            let stop = self.replies.feed(&buffer[..n], |value| match news(value) {
-                Ok(news) => {
-                    news.into_iter().for_each(&mut tell);
+            let stop = self.replies.feed(&buffer[..n], |value| match event(value) {
+                Ok(event) => {
+                    event.into_iter().for_each(&mut on_event);
                     true
                 }
                 Err(()) => false,
@@ -89,17 +89,17 @@ impl Subscriber {
     }
 }
 
-impl Drop for Subscriber {
+impl Drop for Subscription {
     fn drop(&mut self) {
         self.pooled.break_off();
     }
 }
 
 /// What a reply on a subscription connection says; `Err` if it makes no sense there.
-fn news(value: Value) -> Result<Option<News>, ()> {
+fn event(value: Value) -> Result<Option<PubSubEvent>, ()> {
     let items = match value {
         Value::Array(items) => items,
-        Value::ServerError(_) => return Ok(Some(News::Forbidden)),
+        Value::ServerError(_) => return Ok(Some(PubSubEvent::Forbidden)),
         _ => return Err(()),
     };
     let text = |v: &Value| match v {
@@ -108,7 +108,7 @@ fn news(value: Value) -> Result<Option<News>, ()> {
     };
     let [kind, channel, payload] = items.as_slice() else { return Err(()) };
     match (text(kind).as_deref(), text(channel), payload) {
-        (Some("subscribe"), Some(channel), _) => Ok(Some(News::Subscribed(channel))),
+        (Some("subscribe"), Some(channel), _) => Ok(Some(PubSubEvent::Subscribed(channel))),
         (Some("unsubscribe"), _, _) => Ok(None),
         // Whatever the payload is: it is a hint.
         (Some("message"), Some(channel), payload) => {
@@ -116,7 +116,7 @@ fn news(value: Value) -> Result<Option<News>, ()> {
             let said = payload
                 .split_once(':')
                 .and_then(|(place, waiter)| Some(Message { place: place.parse().ok()?, waiter: waiter.parse().ok()? }));
-            Ok(said.map(|message| News::Message(channel, message)))
+            Ok(said.map(|message| PubSubEvent::Message(channel, message)))
         }
         _ => Err(()),
     }
