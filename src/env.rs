@@ -5,9 +5,9 @@
 
 use crate::builder::ClientBuilder;
 use crate::client::Client;
+use crate::duration::duration;
 use crate::engine::error::Error;
 use std::ffi::OsString;
-use std::time::Duration;
 
 /// The URLs of the masters, separated by commas; as [`ClientBuilder::node`](crate::ClientBuilder::node) takes them.
 pub const NODES: &str = "REDLEASH_NODES";
@@ -113,18 +113,12 @@ fn named(error: Error) -> Error {
     }
 }
 
-/// As on the command line: a number without a unit is seconds.
-pub(crate) fn duration(text: &str) -> Option<Duration> {
-    let bare = text.ends_with(|c: char| c.is_ascii_digit()) && text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    let zero = if text.starts_with('.') { "0" } else { "" };
-    humantime::parse_duration(&format!("{zero}{text}{}", if bare { "s" } else { "" })).ok()
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 mod tests {
     use super::*;
     use std::os::unix::ffi::OsStringExt;
+    use std::time::Duration;
 
     const THREE: (&str, &str) = (NODES, "redis://:hunter2@a, redis://b ,,redis://c,");
 

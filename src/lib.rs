@@ -66,6 +66,7 @@ compile_error!("redleash runs on Unix only: it polls file descriptors");
 mod builder;
 mod client;
 mod detached;
+mod duration;
 mod engine;
 pub mod env;
 mod guarantees;

@@ -23,7 +23,7 @@ pub(crate) mod duration {
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
         let text = Cow::<'de, str>::deserialize(from)?;
         let wrong = || Error::invalid_value(Unexpected::Str(&text), &"a duration such as 90s or 1m30s");
-        crate::env::duration(&text).ok_or_else(wrong)
+        crate::duration::duration(&text).ok_or_else(wrong)
     }
 }
 
