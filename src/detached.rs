@@ -124,7 +124,7 @@ mod tests {
     use super::DetachedLease;
     use crate::engine::error::Error;
     use crate::protocol::{Mono, Owner, Token};
-    use crate::sys::{self, clock};
+    use crate::sys;
     use proptest::prelude::{any, proptest};
     use std::sync::Arc;
 
