@@ -188,6 +188,7 @@ impl Queues {
     }
 
     /// How many threads wait in a queue.
+    #[cfg(feature = "unversioned")]
     pub(crate) fn queued(&self, name: &str) -> usize {
         self.with(name, |queue| queue.waiters.len()).unwrap_or(0)
     }
