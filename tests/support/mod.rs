@@ -15,7 +15,6 @@ pub mod servers;
 use redleash::{Client, ClientBuilder, Error, LockGuard, LossReason, Lost};
 use servers::{Cluster, Reply, Server};
 use std::io::Write;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -90,12 +89,6 @@ pub fn always(span: Duration, what: &str, mut holds: impl FnMut() -> bool) {
 #[track_caller]
 pub fn eventually(what: &str, state: impl FnMut() -> bool) {
     assert!(servers::wait_until(SOON, state), "it did not come to this within {SOON:?}: {what}");
-}
-
-/// The tests of one file that count threads, descriptors or memory of the process run one at a time.
-pub fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub fn lock_key(name: &str) -> String {
