@@ -1,7 +1,7 @@
 //! Wrong input is an error that names the field and the limit, before anything is sent: no server runs here.
 
-use crate::support::{ms, secs};
-use redleash::{Client, ClientBuilder, Error, Lease, MIN_TTL, Options, Retry};
+use crate::support::{self, masters, ms, secs};
+use redleash::{Client, ClientBuilder, Error, Lease, MIN_TTL, Options, ReleaseOutcome, Retry};
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,6 +24,12 @@ fn config<T: std::fmt::Debug>(result: Result<T, Error>, field: &str, limit: &str
         }
         other => panic!("{field}: expected a configuration error, got {other:?}"),
     }
+}
+
+/// The same where the text of the limit is tested elsewhere.
+#[track_caller]
+fn refused<T: std::fmt::Debug>(result: Result<T, Error>, field: &str) {
+    config(result, field, field);
 }
 
 /// What `build` says to a change of otherwise good settings.
@@ -202,4 +208,44 @@ fn limits_are_inclusive() {
         let error = client.lock(&name).options(options).try_acquire().unwrap_err();
         assert!(matches!(error, Error::NoQuorum(_)), "{error:?}");
     }
+}
+
+/// A limit for connecting without an end made the connector panic, and `build` hang. (Other limits may be without end.)
+#[test]
+fn limits_without_an_end_are_refused() {
+    let build = |field: &str, change: fn(ClientBuilder) -> ClientBuilder| {
+        refused(change(Client::builder().node("redis://127.0.0.1:1")).build(), field);
+    };
+    build("connect_timeout", |b| b.connect_timeout(Duration::MAX));
+    build("pool_size", |b| b.pool_size(u32::MAX));
+    build("ttl", |b| b.ttl(Duration::MAX));
+    build("max_lease", |b| b.max_lease(Duration::MAX));
+}
+
+/// The largest limits that are allowed work; a patience has no limit.
+#[test]
+fn the_largest_limits_work() {
+    let Some(masters) = masters(3) else { return };
+    let hour = secs(3_600);
+    let slow = Client::builder().nodes(masters.urls()).master_timeout(hour).round_timeout(hour).hang_timeout(hour);
+    let client = slow.connect_timeout(hour).pool_size(1_024).outage_patience(Duration::MAX).build().unwrap();
+    client.init().unwrap();
+    assert_eq!(client.lock("x").acquire().unwrap().release(), ReleaseOutcome::Released);
+    let guard = client.lock("x").try_acquire_for(Duration::MAX).unwrap().expect("free");
+    guard.check().unwrap();
+    assert!(matches!(guard.ensure(Duration::MAX), Err(Error::EndsSoon { .. })));
+}
+
+/// A lock delay without an end panicked in the caller.
+#[test]
+fn a_lock_delay_without_an_end_is_refused() {
+    let Some(masters) = masters(1) else { return };
+    let client = support::client(&masters);
+    refused(client.lock("x").options(Options::new().lock_delay(Duration::MAX)).acquire(), "lock_delay");
+    refused(client.lock("x").options(Options::new().min_hold(Duration::MAX)).acquire(), "min_hold");
+    refused(client.lock("x").options(Options::new().lease(Lease::Fixed { ttl: Duration::MAX })).acquire(), "ttl");
+    // This one only means that it never ends.
+    let guard = client.lock("x").options(Options::new().max_hold(Duration::MAX)).acquire().unwrap();
+    refused(guard.extend(Duration::MAX), "ttl");
+    guard.check().unwrap();
 }

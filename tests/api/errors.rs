@@ -1,9 +1,8 @@
 //! Errors as a user reads them: `main` prints `Debug`, so it is a sentence in one line, without nanoseconds.
 
-use crate::support;
 use crate::support::child::{Child, Task, entry, say};
-use crate::support::{builder, client, eventually, masters, ms, secs, settled};
-use redleash::{Client, Error, Lease, Options, Release, Retry};
+use crate::support::{self, builder, client, eventually, masters, ms, secs, settled};
+use redleash::{Client, Error, Lease, Options, ReleaseOutcome, Retry};
 
 /// What every text that shows durations keeps to.
 #[track_caller]

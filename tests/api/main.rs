@@ -11,5 +11,4 @@ mod support;
 mod bad_input;
 mod errors;
 mod guarantees;
-mod regressions;
 mod types;

@@ -1,10 +1,11 @@
 //! A held lock goes from one guard to another, also in another process, once.
 
-use crate::support;
 use crate::support::child::{Child, Task, entry, hear, say};
 use crate::support::proxy::{Fault, Proxy};
-use crate::support::{SOON, always, builder, client, eventually, masters, no_keys_left, secs, settle, settled, value};
-use redleash::{Error, Handle, Lease, Options, Reason, WatchdogMode};
+use crate::support::{
+    self, SOON, always, builder, client, eventually, masters, ms, no_keys_left, secs, settle, settled, value,
+};
+use redleash::{DetachedLease, Error, Lease, LossReason, Options, WatchdogMode};
 
 #[test]
 fn within_one_process() {
@@ -104,7 +105,7 @@ fn an_adoption_is_renewed_and_healed() {
 }
 
 #[test]
-fn what_is_lost_cannot_be_handed_over() {
+fn a_lost_lock_gives_no_handle() {
     let Some(masters) = masters(3) else { return };
     let client = settled(&masters);
     let short = Options::new().lease(Lease::Fixed { ttl: support::ms(200) });
@@ -195,4 +196,35 @@ fn scripts_run(master: &support::servers::Server) -> u64 {
         line.and_then(|l| l.split(',').next()?.parse().ok()).unwrap_or(0)
     };
     calls("eval") + calls("evalsha")
+}
+
+/// A lost lock that was to be handed over was neither released nor cleaned up.
+#[test]
+fn a_lost_lock_that_gives_no_handle_is_released() {
+    let Some(masters) = masters(3) else { return };
+    let client = settled(&masters);
+    let guard = client.lock("x").options(Options::new().max_hold(ms(300))).acquire().unwrap();
+    eventually("over", || guard.check().is_err());
+    assert!(matches!(guard.detach(), Err(Error::Lost(lost)) if lost.reason == LossReason::MaxHold));
+    // Long before the ttl of 30 s.
+    no_keys_left(&masters);
+    drop(client.lock("x").try_acquire().unwrap().expect("free"));
+    assert!(client.close(SOON).unreleased.is_empty());
+}
+
+/// A system that cannot tell one boot from another writes an empty line, and any such handle was believed.
+#[test]
+fn a_handle_that_does_not_name_its_boot_is_refused() {
+    let Some(masters) = masters(3) else { return };
+    let client = settled(&masters);
+    let handle = client.lock("x").acquire().unwrap().detach().unwrap();
+    let text = handle.reveal();
+    let mut lines: Vec<&str> = text.split('\n').collect();
+    for boot in ["", "another"] {
+        lines[1] = boot;
+        let error = DetachedLease::parse(&lines.join("\n")).unwrap_err();
+        assert!(matches!(&error, Error::Config(e) if e.field == "handle"), "{error:?}");
+    }
+    drop(client.adopt(handle).unwrap());
+    no_keys_left(&masters);
 }

@@ -1,8 +1,7 @@
 //! Mutual exclusion under contention: of threads, of processes, and while masters fail in turn.
 
-use crate::support;
 use crate::support::child::{Child, Task, entry, hear, say};
-use crate::support::{builder, client, masters, ms, no_keys_left, secs, settle, settled};
+use crate::support::{self, builder, client, masters, ms, no_keys_left, secs, settle, settled};
 use redleash::{Client, Options, Retry};
 use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -162,7 +161,7 @@ fn while_masters_hang_and_forget_in_turn() {
 
 /// A job that several hosts start in the same second, and that whoever comes first is to run.
 #[test]
-fn of_those_who_do_not_wait_one_gets_it() {
+fn of_callers_that_do_not_wait_one_gets_the_lock() {
     let Some(masters) = masters(3) else { return };
     settled(&masters);
     const CALLERS: usize = 6;

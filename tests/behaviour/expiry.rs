@@ -1,8 +1,9 @@
 //! A lease ends when its time is over: not before, and without anybody's help.
 
-use crate::support;
-use crate::support::{always, builder, client, deadline, eventually, masters, ms, no_keys_left, reason, secs, settled};
-use redleash::{Error, Lease, Options, Reason, Release, State};
+use crate::support::{
+    self, always, builder, client, deadline, eventually, masters, ms, no_keys_left, reason, secs, settled,
+};
+use redleash::{Error, Lease, LeaseState, LossReason, Options, ReleaseOutcome};
 use std::time::{Duration, Instant};
 
 #[test]

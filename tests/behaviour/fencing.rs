@@ -1,9 +1,10 @@
 //! Fencing tokens: every holder's is above all earlier ones, whatever becomes of single masters.
 
-use crate::support;
 use crate::support::proxy::{Fault, Proxy};
-use crate::support::{builder, client, eventually, fence_key, lock_keys, masters, no_keys_left, secs, settle, settled};
-use redleash::{Error, Lease, Options, Release};
+use crate::support::{
+    self, builder, client, eventually, fence_key, lock_keys, masters, no_keys_left, secs, settle, settled,
+};
+use redleash::{Error, Lease, Options, ReleaseOutcome};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 #[test]

@@ -1,8 +1,8 @@
 //! An operator takes a lock away: the holder finds out, and nobody else comes in early.
 
-use crate::support::{SOON, builder, client, deadline, masters, reason, secs, settle, settled};
-use redleash::{Error, Lease, Options, Reason, Release, Revoked};
-use std::time::Instant;
+use crate::support::{SOON, builder, client, deadline, masters, ms, pttl, reason, secs, settle, settled};
+use redleash::{Error, Lease, LossReason, Lost, Options, ReleaseOutcome, Revoked};
+use std::time::{Duration, Instant};
 
 #[test]
 fn the_holder_finds_out_when_it_verifies() {
@@ -84,4 +84,34 @@ fn too_few_masters_is_an_error() {
     assert!(matches!(client.force_release("x"), Err(Error::NoQuorum(_))));
     assert!(start.elapsed() < secs(10));
     drop(guard);
+}
+
+/// The renewal of a holder that was thought dead wrote the deleted key again.
+#[test]
+fn a_lock_deleted_by_force_is_not_written_again_by_its_holder() {
+    let Some(masters) = masters(3) else { return };
+    let client = settled(&masters);
+    let lease = Lease::Watchdog { ttl: ms(1_500) };
+    let guard = client.lock("x").options(Options::new().lease(lease)).acquire().unwrap();
+    let gone = client.force_release_now("x").unwrap();
+    assert_eq!((gone.masters, gone.free_in), (3, Some(Duration::ZERO)));
+    let lost = guard.lost().recv_timeout(secs(5)).unwrap();
+    assert_eq!((lost.name.as_str(), lost.reason), ("x", LossReason::Taken));
+    assert!(masters.iter().all(|m| pttl(m, "x").is_none()), "no master has the key");
+    // The next holder is not hindered, and is not taken for the former one.
+    let next = client.lock("x").try_acquire().unwrap().expect("free");
+    next.verify().unwrap();
+    next.extend(secs(5)).unwrap();
+}
+
+/// `verify` said that too few masters had answered, although all had said no.
+#[test]
+fn a_holder_whose_lock_was_deleted_by_force_learns_of_it_by_verify() {
+    let Some(masters) = masters(3) else { return };
+    let client = settled(&masters);
+    let guard = client.lock("x").acquire().unwrap();
+    client.force_release_now("x").unwrap();
+    let error = guard.verify().unwrap_err();
+    assert!(matches!(error, Error::Lost(Lost { reason: LossReason::Taken, .. })), "{error}");
+    assert!(guard.check().is_err());
 }

@@ -1,7 +1,7 @@
 //! What a guard says of its lock.
 
 use crate::support::{eventually, masters, secs, settled};
-use redleash::{Error, Lease, Options, State};
+use redleash::{Error, Lease, LeaseState, Options};
 
 #[test]
 fn how_long_it_holds() {

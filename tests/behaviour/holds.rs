@@ -1,10 +1,9 @@
 //! How long a lock is kept: at least, at most, and after its holder vanished.
 
-use crate::support;
 use crate::support::child::{Child, Task, entry, hear, say};
 use crate::support::servers::Cluster;
-use crate::support::{SOON, always, builder, client, masters, ms, pttl, reason, secs, settled};
-use redleash::{Error, Lease, Options, Reason, Release};
+use crate::support::{self, SOON, always, builder, client, masters, ms, pttl, reason, secs, settled};
+use redleash::{Error, Lease, LossReason, Options, ReleaseOutcome};
 use std::time::{Duration, Instant};
 
 #[test]

@@ -1,7 +1,6 @@
 //! A loss is told: through a channel that can be selected on, and to callbacks, even ones that panic.
 
-use crate::support;
-use crate::support::{SOON, client, eventually, masters, ms, secs, settled};
+use crate::support::{self, SOON, client, eventually, masters, ms, secs, settled};
 use redleash::crossbeam_channel::{RecvTimeoutError, TryRecvError, bounded, select};
 use redleash::{Lease, LossReason, Options};
 use std::sync::mpsc;

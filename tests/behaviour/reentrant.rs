@@ -2,7 +2,7 @@
 
 use crate::support::servers::Server;
 use crate::support::{SOON, always, client, eventually, lock_keys, masters, ms, no_keys_left, reason, secs, settled};
-use redleash::{Error, Lease, Options, Reason, Retry};
+use redleash::{Error, Lease, LossReason, Options, Retry};
 use std::thread;
 
 /// Commands that a master has executed, but for those of the tests themselves.
@@ -120,7 +120,7 @@ fn nested_functions_while_the_watchdog_renews() {
 }
 
 #[test]
-fn threads_take_turns() {
+fn threads_exclude_each_other() {
     let Some(masters) = masters(3) else { return };
     let client = settled(&masters);
     let inside = std::sync::atomic::AtomicU32::new(0);

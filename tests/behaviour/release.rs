@@ -1,12 +1,11 @@
 //! A lock is free as soon as its guard is gone, wherever and however it goes.
 
-use crate::support;
 use crate::support::child::{Child, Task, entry, say};
 use crate::support::{
-    SOON, always, builder, client, eventually, lock_keys, masters, no_keys_left, proc, pttl, secs, settle, settled,
-    value,
+    self, SOON, always, builder, client, eventually, lock_keys, masters, no_keys_left, proc, pttl, secs, settle,
+    settled, value,
 };
-use redleash::{Lease, Options, Release};
+use redleash::{Lease, Options, ReleaseOutcome};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 

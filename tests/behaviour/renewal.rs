@@ -1,11 +1,10 @@
 //! The watchdog renews a held lock for as long as its guard lives.
 
-use crate::support;
 use crate::support::child::{Child, Task, entry, say};
 use crate::support::{
-    always, builder, client, eventually, lock_keys, masters, no_keys_left, proc, pttl, secs, settle, settled,
+    self, always, builder, client, eventually, lock_keys, masters, no_keys_left, proc, pttl, secs, settle, settled,
 };
-use redleash::{Lease, Options, Release, State};
+use redleash::{Lease, LeaseState, Options, ReleaseOutcome};
 use std::time::Instant;
 
 #[test]

@@ -1,7 +1,7 @@
 //! with(): the lock around a closure.
 
 use crate::support::{client, eventually, masters, ms, no_keys_left, secs, settled};
-use redleash::{Error, Lease, Options, Reason};
+use redleash::{Error, Lease, LossReason, Options};
 
 #[derive(Debug)]
 enum Mine {

@@ -1,12 +1,11 @@
 //! One watchdog thread for all leases of a client.
 
-use crate::support;
 use crate::support::child::ran_alone;
 use crate::support::servers::Cluster;
 use crate::support::{
-    always, builder, client, eventually, lock_keys, masters, no_keys_left, pttl, reason, secs, settle, value,
+    self, always, builder, client, eventually, lock_keys, masters, no_keys_left, pttl, reason, secs, settle, value,
 };
-use redleash::{Client, LockGuard, Reason, Release, State, WatchdogMode};
+use redleash::{Client, LeaseState, LockGuard, LossReason, ReleaseOutcome, WatchdogMode};
 use std::time::Duration;
 
 fn shared(masters: &Cluster, ttl: Duration) -> Client {

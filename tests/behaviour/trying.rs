@@ -1,7 +1,6 @@
 //! Ways to ask for a lock: once, for a time, until a moment, so many times, with pauses of one's own.
 
-use crate::support;
-use crate::support::{SOON, builder, client, masters, ms, secs, settle, settled};
+use crate::support::{self, SOON, builder, client, masters, ms, secs, settle, settled};
 use redleash::{Error, Options, Retry};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -42,7 +41,7 @@ fn for_a_time_and_until_a_moment() {
 }
 
 #[test]
-fn so_many_times() {
+fn a_number_of_times() {
     let Some(masters) = masters(3) else { return };
     let (a, b) = (settled(&masters), client(&masters));
     let guard = a.lock("x").acquire().unwrap();
@@ -167,4 +166,29 @@ fn options_that_are_wrong_are_found_when_the_lock_is_asked_for() {
     assert!(matches!(lock.try_acquire(), Err(Error::Config(e)) if e.field == "tries"));
     // Replaced by good ones, the lock works.
     drop(lock.options(Options::new()).acquire().unwrap());
+}
+
+/// The pauses of the client were forgotten by every lock that had options of its own.
+#[test]
+fn a_lock_with_options_keeps_the_clients_pauses() {
+    let Some(masters) = masters(3) else { return };
+    let count = Arc::new(AtomicU32::new(0));
+    let counting = count.clone();
+    let pause = move |_| {
+        counting.fetch_add(1, Ordering::SeqCst);
+        ms(1)
+    };
+    let client = settle(builder(masters.urls()).retry(Retry::Custom(Arc::new(pause))));
+    let _guard = client.lock("x").acquire().unwrap();
+    for options in [Options::new().tries(5), Options::new().tries(5).fenced(true)] {
+        count.store(0, Ordering::SeqCst);
+        let error = client.lock("x").options(options).acquire().unwrap_err();
+        assert!(matches!(error, Error::TriesUsedUp { .. }), "{error:?}");
+        assert!(count.load(Ordering::SeqCst) >= 4, "the client's pauses were asked {count:?} times");
+    }
+    // A lock's own pauses come first.
+    count.store(0, Ordering::SeqCst);
+    let own = Options::new().tries(3).retry(Retry::Fixed(ms(1)));
+    client.lock("x").options(own).acquire().unwrap_err();
+    assert_eq!(count.load(Ordering::SeqCst), 0);
 }

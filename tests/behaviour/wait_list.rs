@@ -1,8 +1,7 @@
 //! The line of those who wait, as a master keeps it: the scripts themselves on a real server.
 
-use crate::support;
-use crate::support::masters;
 use crate::support::servers::{Cluster, Reply};
+use crate::support::{self, masters};
 use redleash::unversioned::scripts;
 use std::ops::Deref;
 
@@ -110,7 +109,7 @@ impl Master {
 }
 
 #[test]
-fn who_has_waited_longest_stands_first_and_each_once() {
+fn the_list_is_ordered_by_time_waited_with_one_entry_per_waiter() {
     let Some(master) = Master::start() else { return };
     master.holds(1);
     for (number, waited) in [(2, 20), (3, 40), (4, 30), (5, 10)] {
@@ -124,7 +123,7 @@ fn who_has_waited_longest_stands_first_and_each_once() {
 }
 
 #[test]
-fn a_release_tells_the_first_and_the_others_keep_their_places() {
+fn a_release_notifies_the_first_and_the_others_keep_their_places() {
     let Some(master) = Master::start() else { return };
     master.holds(1);
     for (number, waited) in [(2, 20), (3, 40), (4, 30)] {
@@ -146,7 +145,7 @@ fn a_release_tells_the_first_and_the_others_keep_their_places() {
 }
 
 #[test]
-fn each_client_is_told_on_a_channel_of_its_own() {
+fn each_client_is_notified_on_its_own_channel() {
     let Some(master) = Master::start() else { return };
     master.holds(1);
     let (one, other) = (7 << 28 | 1, ((1 << 24) - 1) << 28 | ((1 << 28) - 1));
@@ -157,7 +156,7 @@ fn each_client_is_told_on_a_channel_of_its_own() {
 }
 
 #[test]
-fn who_takes_the_lock_leaves_the_line_and_its_turn_begins() {
+fn taking_the_lock_leaves_the_list_and_begins_a_quantum() {
     let Some(master) = Master::start() else { return };
     master.set_line("5,7:2:9000000000000000,8:3:9000000000000000");
     assert_eq!(master.attempt(courteous(3, 1)), 1, "the last turn began long ago");
@@ -168,7 +167,7 @@ fn who_takes_the_lock_leaves_the_line_and_its_turn_begins() {
 }
 
 #[test]
-fn the_releaser_is_not_told_of_its_own_release() {
+fn the_releaser_is_not_notified_of_its_own_release() {
     let Some(master) = Master::start() else { return };
     master.holds(1);
     master.attempt(told(7, 40));
@@ -182,7 +181,7 @@ fn the_releaser_is_not_told_of_its_own_release() {
 }
 
 #[test]
-fn whose_time_is_over_is_not_told() {
+fn waiters_whose_time_is_over_are_not_notified() {
     let Some(master) = Master::start() else { return };
     master.holds(1);
     master.set_line("5,7:2:8,9:3:9000000000000000");
@@ -202,7 +201,7 @@ fn whose_time_is_over_is_not_told() {
 }
 
 #[test]
-fn a_line_has_sixty_three_places_and_they_are_those_of_who_waited_longest() {
+fn the_list_keeps_the_sixty_three_that_waited_longest() {
     let Some(master) = Master::start() else { return };
     master.holds(1);
     for number in 2..80 {
@@ -214,7 +213,7 @@ fn a_line_has_sixty_three_places_and_they_are_those_of_who_waited_longest() {
 }
 
 #[test]
-fn a_line_that_says_nothing_and_a_key_of_another_type_are_nobody() {
+fn a_malformed_list_or_a_key_of_another_type_counts_as_empty() {
     let Some(master) = Master::start() else { return };
     for line in ["", "junk", "-5", "5", "5,", "5,1:2", "5,1:2:three", "5;1:2:9000000000000000"] {
         master.holds(1);

@@ -1,9 +1,10 @@
 //! Waiting: woken by releases, in line inside a process, handed over without the masters.
 
-use crate::support;
 use crate::support::proxy::{Fault, Proxy};
 use crate::support::servers::{Cluster, Server};
-use crate::support::{builder, client, eventually, lock_keys, masters, ms, no_keys_left, secs, settle, settled, value};
+use crate::support::{
+    self, builder, client, eventually, lock_keys, masters, ms, no_keys_left, secs, settle, settled, value,
+};
 use redleash::unversioned::in_line;
 use redleash::{Client, Error, Lease, Options, ReleaseOutcome, Retry};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -75,7 +76,7 @@ fn a_release_wakes_a_waiter_of_another_client() {
 }
 
 #[test]
-fn a_waiter_that_has_just_come_is_told_soon_though_the_releaser_might_have_come_back() {
+fn a_new_waiter_is_notified_although_the_releaser_may_want_the_lock_again() {
     let Some(cluster) = masters(3) else { return };
     let (holder, other) = (settled(&cluster), client(&cluster));
     for _ in 0..20 {
@@ -95,7 +96,7 @@ fn so_many_wait(cluster: &Cluster, name: &str, count: usize) {
 }
 
 #[test]
-fn several_clients_take_turns() {
+fn several_clients_share_a_lock_evenly() {
     let Some(cluster) = masters(3) else { return };
     drop(settled(&cluster));
     let clients: Vec<Client> = (0..5).map(|_| client(&cluster)).collect();
@@ -119,7 +120,7 @@ fn several_clients_take_turns() {
 
 /// A process that dropped its guard and took the lock again had sent its next attempt before anybody it told could come.
 #[test]
-fn who_drops_its_guard_and_comes_again_at_once_lets_others_in() {
+fn a_client_that_acquires_again_right_after_its_drop_lets_others_in() {
     let Some(cluster) = masters(3) else { return };
     drop(settled(&cluster));
     for hold in [Duration::ZERO, ms(2), ms(4), ms(8)] {
@@ -144,7 +145,7 @@ fn who_drops_its_guard_and_comes_again_at_once_lets_others_in() {
 }
 
 #[test]
-fn who_holds_it_for_a_moment_only_wakes_the_next_too() {
+fn a_short_hold_wakes_the_next_waiter_too() {
     let Some(cluster) = masters(3) else { return };
     let holder = settled(&cluster);
     let clients: Vec<Client> = (0..5).map(|_| client(&cluster)).collect();
@@ -180,7 +181,7 @@ fn a_release_before_the_subscription_is_found_when_the_subscription_comes() {
 }
 
 #[test]
-fn who_ends_at_once_after_its_release_has_told() {
+fn a_client_that_ends_right_after_its_release_has_notified() {
     let Some(cluster) = masters(3) else { return };
     let other = settled(&cluster);
     for _ in 0..10 {
@@ -231,7 +232,7 @@ fn a_waiter_keeps_its_place_for_as_long_as_it_may_pause_and_no_longer_than_it_wa
 }
 
 #[test]
-fn a_waiter_that_died_in_line_holds_nobody_up_for_long() {
+fn waiters_that_died_delay_the_next_one_briefly() {
     let Some(cluster) = masters(3) else { return };
     let (holder, other) = (settled(&cluster), client(&cluster));
     for (dead, options) in [(1, lazy()), (5, Options::new())] {
@@ -497,7 +498,7 @@ fn a_waiter_with_other_options_gets_a_lease_of_its_own() {
 }
 
 #[test]
-fn a_wait_that_ends_in_line_leaves_no_trace() {
+fn a_wait_that_ends_in_the_local_queue_leaves_no_trace() {
     let Some(cluster) = masters(3) else { return };
     let client = settled(&cluster);
     let guard = client.lock("line").acquire().unwrap();
@@ -515,7 +516,7 @@ fn a_wait_that_ends_in_line_leaves_no_trace() {
 }
 
 #[test]
-fn a_lost_lock_lets_the_line_go_on_while_its_guard_lives() {
+fn a_lost_lock_lets_the_local_queue_go_on_while_its_guard_lives() {
     let Some(cluster) = masters(3) else { return };
     let client = settled(&cluster);
     let guard = client.lock("lost").options(Options::new().lease(Lease::Fixed { ttl: ms(300) })).acquire().unwrap();
@@ -526,7 +527,7 @@ fn a_lost_lock_lets_the_line_go_on_while_its_guard_lives() {
 }
 
 #[test]
-fn closing_a_client_sends_its_waiters_away() {
+fn closing_a_client_ends_its_waits() {
     let Some(cluster) = masters(3) else { return };
     let (holder, other) = (settled(&cluster), client(&cluster));
     let guard = holder.lock("close").acquire().unwrap();
@@ -541,7 +542,7 @@ fn closing_a_client_sends_its_waiters_away() {
 }
 
 #[test]
-fn in_an_outage_everybody_in_line_is_told_in_his_own_time() {
+fn in_an_outage_every_waiter_gets_its_error_in_its_own_time() {
     let Some(cluster) = masters(3) else { return };
     let client = settle(builder(cluster.urls()).outage_patience(secs(1)));
     cluster[0].kill();

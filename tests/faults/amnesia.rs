@@ -1,8 +1,7 @@
 //! The case that breaks plain Redlock: a master forgets a lock that is held, and gives it to another.
 
-use crate::support;
 use crate::support::servers::Cluster;
-use crate::support::{GENERATION, builder, masters, occupy, pttl, secs, settled, vacate, value};
+use crate::support::{self, GENERATION, builder, masters, occupy, pttl, secs, settled, vacate, value};
 use redleash::{Client, ClientBuilder, Error, Lease, Lock, LockGuard, Options};
 use std::time::{Duration, Instant};
 

@@ -1,9 +1,8 @@
 //! The lock's key is another kind of thing.
 
-use crate::support;
 use crate::support::servers::Server;
-use crate::support::{lock_key, masters, occupy, secs, settled};
-use redleash::{Error, Release};
+use crate::support::{self, lock_key, masters, occupy, secs, settled};
+use redleash::{Error, ReleaseOutcome};
 
 fn list(master: &Server) {
     assert_eq!(master.command(&["LPUSH", &lock_key("x"), "an item"]).unwrap().int(), Some(1));
@@ -66,7 +65,7 @@ fn force_release_and_status_say_so_too() {
 }
 
 #[test]
-fn a_string_that_is_not_ours_is_only_held() {
+fn a_string_of_others_counts_as_held_by_another() {
     let Some(masters) = masters(3) else { return };
     let client = settled(&masters);
     masters.iter().for_each(|m| occupy(m, "x"));

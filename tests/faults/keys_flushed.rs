@@ -1,8 +1,7 @@
 //! One master: after a flush nothing tells whether somebody else held the lock in between, so it is lost.
 
-use crate::support;
-use crate::support::{SOON, client, masters, reason, secs, settle, settled, value};
-use redleash::{Error, Lease, Options, Reason, State};
+use crate::support::{self, SOON, client, masters, reason, secs, settle, settled, value};
+use redleash::{Error, Lease, LeaseState, LossReason, Options};
 
 #[test]
 fn flushed_taken_by_another_and_released_again() {
@@ -22,7 +21,7 @@ fn flushed_taken_by_another_and_released_again() {
 }
 
 #[test]
-fn the_watchdog_finds_out_too() {
+fn the_watchdog_finds_a_lost_key() {
     let Some(masters) = masters(1) else { return };
     let client = client(&masters);
     let guard = client.lock("x").options(Options::new().lease(Lease::Watchdog { ttl: secs(3) })).acquire().unwrap();
@@ -33,7 +32,7 @@ fn the_watchdog_finds_out_too() {
 }
 
 #[test]
-fn so_does_verify() {
+fn verify_finds_a_lost_key() {
     let Some(masters) = masters(1) else { return };
     let client = client(&masters);
     let guard = client.lock("x").acquire().unwrap();

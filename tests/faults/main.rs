@@ -10,12 +10,13 @@
 mod support;
 
 mod amnesia;
-mod first_user;
 mod foreign_keys;
 mod full_rate;
 mod identity;
+mod init;
 mod keys_flushed;
 mod one_master_down;
 mod outages;
 mod scripts_flushed;
+mod without_quarantine;
 mod wrong_masters;

@@ -1,8 +1,7 @@
 //! One of three masters is down, hangs, comes back empty or is flushed: the other two carry the lock.
 
-use crate::support;
-use crate::support::{client, eventually, lock_keys, masters, ms, no_keys_left, pttl, secs, settled, value};
-use redleash::{Lease, Options, Release};
+use crate::support::{self, client, eventually, lock_keys, masters, ms, no_keys_left, pttl, secs, settled, value};
+use redleash::{Lease, Options, ReleaseOutcome};
 use std::time::Instant;
 
 #[test]

@@ -1,11 +1,10 @@
 //! Too few masters: while a lock is held, its loss is announced in time; while one is asked for, the error names everyone.
 
-use crate::support;
 use crate::support::servers::Cluster;
 use crate::support::{
-    builder, client, deadline, eventually, let_pass, masters, ms, no_keys_left, reason, secs, settle, settled,
+    self, builder, client, deadline, eventually, let_pass, masters, ms, no_keys_left, reason, secs, settle, settled,
 };
-use redleash::{Error, Lease, Options, Reason, Retry, Said, State};
+use redleash::{Error, Lease, LeaseState, LossReason, MasterAnswer, Options, Retry};
 use std::thread;
 use std::time::Instant;
 
@@ -198,4 +197,17 @@ fn an_outage_that_ends_is_noticed_before_the_pause_does() {
         eventually("the lock is granted", || waits.is_finished());
         assert!(waits.join().unwrap());
     });
+}
+
+/// After ten seconds the error said "in 65 us".
+#[test]
+fn an_outage_error_says_how_long_it_was_tried() {
+    let Some(masters) = masters(3) else { return };
+    let client = builder(masters.urls()).outage_patience(ms(700)).build().unwrap();
+    for master in &*masters {
+        master.kill();
+    }
+    let error = client.lock("x").acquire().unwrap_err();
+    assert!(error.tally().unwrap().tried_for >= ms(300), "{error}");
+    assert!(error.to_string().contains("of trying; the last round"), "{error}");
 }

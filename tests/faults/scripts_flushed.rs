@@ -1,9 +1,8 @@
 //! SCRIPT FLUSH at any moment costs nobody a lock.
 
-use crate::support;
 use crate::support::servers::Cluster;
-use crate::support::{always, builder, masters, no_keys_left, secs, settle, settled};
-use redleash::{Lease, Options, Release};
+use crate::support::{self, always, builder, masters, no_keys_left, secs, settle, settled};
+use redleash::{Lease, Options, ReleaseOutcome};
 
 fn flush(masters: &Cluster) {
     for master in &**masters {

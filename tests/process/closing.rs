@@ -1,9 +1,9 @@
 //! close() ends the client: its threads, its promises, and what it still held.
 
-use crate::support;
 use crate::support::child::ran_alone;
-use crate::support::{SOON, builder, client, eventually, masters, proc, reason, secs, settle, settled};
-use redleash::{Error, Lease, Options, Reason};
+use crate::support::{self, SOON, builder, client, eventually, masters, ms, proc, reason, secs, settle, settled};
+use redleash::{Error, Lease, LossReason, Options};
+use std::thread;
 use std::time::Instant;
 
 #[test]
@@ -90,7 +90,7 @@ fn a_closed_client_refuses() {
 }
 
 #[test]
-fn waiting_callers_are_sent_away() {
+fn waiting_callers_get_the_error_closed() {
     let Some(masters) = masters(3) else { return };
     let (a, b) = (settled(&masters), client(&masters));
     let guard = a.lock("x").acquire().unwrap();
@@ -118,4 +118,41 @@ fn closing_while_the_masters_hang_keeps_its_limit() {
     assert!(start.elapsed() < secs(8), "{:?}", start.elapsed());
     assert_eq!(report.unreleased, ["x"]);
     assert_eq!(reason(guard.check()), LossReason::Closed);
+}
+
+/// A lock that was granted while the client was being closed was never renewed, nor was its holder ever told.
+#[test]
+fn a_lock_granted_while_the_client_closes_is_reported_lost() {
+    let Some(masters) = masters(3) else { return };
+    drop(settled(&masters));
+    let mut told = 0;
+    for round in 0..25 {
+        let client = builder(masters.urls()).ttl(secs(20)).build().unwrap();
+        let holders: Vec<_> = (0..4)
+            .map(|i| {
+                let client = client.clone();
+                thread::spawn(move || {
+                    // Until the client is closed: `None`, or the last lock, if that was granted before.
+                    for k in 0.. {
+                        let guard = client.lock(&format!("{round}/{i}/{k}")).try_acquire().ok()??;
+                        if client.lock(&format!("probe/{i}")).try_acquire().is_err() {
+                            return Some(guard);
+                        }
+                    }
+                    None
+                })
+            })
+            .collect();
+        support::let_pass(ms(5 + round % 7)); // somewhere in a round
+        let report = client.close(secs(10));
+        for holder in holders {
+            let Some(guard) = holder.join().unwrap() else { continue };
+            let lost = guard.lost().recv_timeout(secs(2)).expect("told that its lock is lost");
+            assert_eq!(lost.reason, LossReason::Closed);
+            assert_eq!(reason(guard.check()), LossReason::Closed);
+            assert!(report.unreleased.contains(&guard.name().to_string()), "{} not in {report:?}", guard.name());
+            told += 1;
+        }
+    }
+    assert!(told > 0, "nobody held anything when the client was closed");
 }

@@ -1,13 +1,17 @@
 //! In a forked child a guard is lost and releases nothing; the parent's lock stays the parent's.
 
-use crate::support;
 use crate::support::child::{in_fork, ran_alone};
-use crate::support::{SOON, always, builder, lock_keys, masters, no_keys_left, secs, settle, settled, value};
-use redleash::{Error, Lost, Reason, Release, State};
+use crate::support::{self, SOON, always, builder, lock_keys, masters, no_keys_left, secs, settle, settled, value};
+use redleash::{Error, LeaseState, LossReason, Lost, ReleaseOutcome};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
 
-fn forked(result: Result<(), Error>) -> bool {
-    matches!(result, Err(Error::Lost(Lost { reason: LossReason::Forked, .. })))
+fn forked(lost: &Lost) -> bool {
+    lost.reason == LossReason::Forked
+}
+
+fn is_forked(result: Result<(), Error>) -> bool {
+    matches!(result, Err(Error::Lost(lost)) if forked(&lost))
 }
 
 #[test]
@@ -23,7 +27,7 @@ fn the_guard_is_lost_in_the_child_and_held_in_the_parent() {
     let mut guard = Some(guard);
     let answer = in_fork(|| {
         let guard = guard.take().unwrap();
-        if !forked(guard.check()) {
+        if !is_forked(guard.check()) {
             return 1;
         }
         if guard.state() != LeaseState::Lost(LossReason::Forked) {
@@ -32,13 +36,13 @@ fn the_guard_is_lost_in_the_child_and_held_in_the_parent() {
         if !guard.remaining().is_zero() {
             return 3;
         }
-        if !forked(guard.ensure(secs(1))) {
+        if !is_forked(guard.ensure(secs(1))) {
             return 4;
         }
-        if !forked(guard.verify()) {
+        if !is_forked(guard.verify()) {
             return 5;
         }
-        if !forked(guard.extend(secs(5))) {
+        if !is_forked(guard.extend(secs(5))) {
             return 6;
         }
         drop(guard);
@@ -221,4 +225,93 @@ fn a_child_logs_while_its_parent_does() {
         end.store(true, Ordering::SeqCst);
     });
     held.check().unwrap();
+}
+
+/// Runs `busy` on two threads for as long as `work` takes, so that a fork in between finds its mutexes locked.
+fn beside(busy: impl Fn() + Sync, work: impl FnOnce()) {
+    struct Stop<'a>(&'a AtomicBool);
+    impl Drop for Stop<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    busy();
+                }
+            });
+        }
+        let _stop = Stop(&stop); // also if an assertion fails
+        work();
+    });
+}
+
+/// These methods took mutexes before they asked whether this is a child, in which nobody unlocks them.
+#[test]
+fn a_child_asks_a_guard_whose_mutexes_were_locked_and_hangs_nowhere() {
+    if ran_alone() {
+        return;
+    }
+    let Some(masters) = masters(3) else { return };
+    let client = settled(&masters);
+    let guard = client.lock("x").acquire().unwrap();
+    let margin = || assert!(guard.margin() <= 1);
+    beside(margin, || {
+        for round in 0..25 {
+            assert_eq!(in_fork(|| u8::from(guard.margin() != 0)), 0, "round {round}");
+        }
+    });
+    // Nobody calls `lost` before the child does.
+    let on_lost = || guard.on_lost(|_| ());
+    beside(on_lost, || {
+        for round in 0..25 {
+            let answer = in_fork(|| {
+                guard.on_lost(|_| std::process::exit(3));
+                match guard.lost().try_recv() {
+                    Ok(lost) if forked(&lost) => 0,
+                    Ok(_) => 1,
+                    Err(_) => 2,
+                }
+            });
+            assert_eq!(answer, 0, "round {round}");
+        }
+    });
+    guard.check().unwrap();
+    guard.verify().unwrap();
+}
+
+/// A handle of the parent's lock was made, or waited for, in the child; and dropping what the guard shared took mutexes.
+#[test]
+fn a_child_hands_nothing_over() {
+    if ran_alone() {
+        return;
+    }
+    let Some(masters) = masters(3) else { return };
+    let client = settled(&masters);
+    let mut guards: Vec<_> =
+        (0..2).map(|i| Some(client.lock(&format!("x/{i}")).fenced(true).acquire().unwrap())).collect();
+    for guard in guards.iter_mut().flatten() {
+        // The child drops a sender and callbacks, too.
+        assert!(guard.lost().try_recv().is_err());
+        guard.on_lost(|_| ());
+    }
+    let answer = in_fork(|| {
+        match guards[0].take().unwrap().detach() {
+            Err(Error::Lost(lost)) if forked(&lost) => {}
+            _ => return 1,
+        }
+        drop(guards[1].take());
+        0
+    });
+    assert_eq!(answer, 0, "the number says which check failed in the child");
+    for guard in guards.iter().flatten() {
+        guard.check().unwrap();
+        guard.verify().unwrap();
+        assert!(guard.lost().try_recv().is_err(), "nobody was told that it is lost");
+    }
+    assert_eq!(guards.iter().flatten().count(), 2);
+    assert!(masters.iter().filter(|m| lock_keys(m) == 2).count() >= 2);
 }

@@ -1,9 +1,8 @@
 //! What the log says: one line per lock and change of its state, one per master and change of its state; the rest is debug.
 
-use crate::support;
 use crate::support::child::ran_alone;
 use crate::support::servers::Server;
-use crate::support::{builder, eventually, masters, ms, secs, settle};
+use crate::support::{self, builder, eventually, masters, ms, secs, settle};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use redleash::{Client, LeaseState, LockGuard, ReleaseOutcome, WatchdogMode};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};

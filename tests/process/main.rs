@@ -9,11 +9,13 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod callbacks;
 mod closing;
 mod forks;
+mod logger;
 mod logs;
 mod no_growth;
-mod regressions;
 mod reply_memory;
+mod stopped;
 mod user_code;
 mod watchdog_crowd;

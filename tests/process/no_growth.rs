@@ -1,8 +1,7 @@
 //! Ten thousand locks later the process has the threads, descriptors and memory that it had.
 
-use crate::support;
 use crate::support::child::{Child, Task, entry, say};
-use crate::support::{SOON, builder, eventually, masters, ms, proc, secs, settled};
+use crate::support::{self, SOON, builder, eventually, masters, ms, proc, secs, settled};
 use redleash::{Client, Lease, Options};
 
 /// Each measurement has a process of its own: the other tests' servers and clients would be counted too.

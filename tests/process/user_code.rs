@@ -1,18 +1,11 @@
-//! What the user gives us to run - callbacks, closures, a logger - cannot stop the client: not by a panic, not by blocking,
-//! not by what it does when it is dropped.
+//! What the user gives the client to run - callbacks, closures, pauses - cannot stop it: not by a panic, and not by what it
+//! does when it is dropped.
 
-use crate::support;
-use crate::support::child::{Child, Task, entry, hear, say};
-use crate::support::{SOON, always, builder, client, eventually, masters, ms, no_keys_left, proc, secs, settled};
-use redleash::{Client, Lease, LockGuard, Options, Reason, Retry};
+use crate::support::{self, SOON, always, client, masters, ms, no_keys_left, secs, settled};
+use redleash::{Client, Lease, LockGuard, Options, Retry};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
-
-fn fixed(ttl: Duration) -> Options {
-    Options::new().lease(Lease::Fixed { ttl })
-}
 
 fn renewed(ttl: Duration) -> Options {
     Options::new().lease(Lease::Watchdog { ttl })
@@ -76,7 +69,7 @@ fn a_hand_over_drops_the_callback_under_no_lock() {
 
 /// A waiter whose closure panics is not in line any more, and what it was given goes to the next.
 #[test]
-fn a_closure_that_panics_in_line_leaves_nobody_in_it() {
+fn a_closure_that_panics_leaves_the_local_queue() {
     let Some(masters) = masters(3) else { return };
     let client = settled(&masters);
     in_time("a closure that panics in line", move || {
@@ -112,7 +105,7 @@ fn a_closure_that_panics_in_line_leaves_nobody_in_it() {
 }
 
 #[test]
-fn a_pause_that_panics_leaves_the_line_to_the_next() {
+fn a_pause_that_panics_leaves_the_local_queue() {
     let Some(masters) = masters(3) else { return };
     let (one, other) = (settled(&masters), client(&masters));
     in_time("a pause that panics", move || {

@@ -1,8 +1,7 @@
 //! More held locks than a client may have watchdog threads.
 
-use crate::support;
 use crate::support::child::ran_alone;
-use crate::support::{builder, eventually, masters, no_keys_left, secs, settle};
+use crate::support::{self, builder, eventually, masters, no_keys_left, secs, settle};
 use redleash::{LockGuard, WatchdogMode};
 
 /// Above the limit of a client, which is 4 096 threads.

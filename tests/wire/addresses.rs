@@ -1,9 +1,8 @@
 //! Every way to name a master: TCP, Unix socket, another database, a user with a password.
 
-use crate::support;
 use crate::support::servers::Server;
-use crate::support::{builder, client, eventually, lock_key, masters, secs, settle};
-use redleash::{Client, Release};
+use crate::support::{self, builder, client, eventually, lock_key, masters, secs, settle};
+use redleash::{Client, ReleaseOutcome};
 
 fn a_whole_life(client: &Client) {
     for _ in 0..3 {

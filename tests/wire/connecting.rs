@@ -1,11 +1,8 @@
 //! How a connection is made, what can be wrong with it, and what the user reads then.
 
-use crate::support;
-use crate::support::child::{Child, Task, entry, hear, say};
 use crate::support::servers::{Server, skipped};
-use crate::support::{SOON, builder, eventually, masters, masters_with, ms, secs, settled, value};
-use redleash::{Client, Error};
-use rustix::process::{Signal, kill_process};
+use crate::support::{builder, eventually, masters, masters_with, secs};
+use redleash::Error;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
@@ -134,7 +131,7 @@ fn super_refused(url: &str) -> String {
 }
 
 #[test]
-fn what_a_url_should_look_like() {
+fn errors_say_what_a_url_should_look_like() {
     let word = |url: &str| refused([url.to_string()]);
     says(&word("redis://S3cret@127.0.0.1"), &["redis://:PASSWORD@host"]);
     says(&word("redis://:S3cret%@127.0.0.1:port"), &["percent-encode"]);
@@ -161,91 +158,4 @@ fn a_tls_port() {
         assert!(matches!(error, Error::NoQuorum(_)), "{error:?}");
         says(&error.to_string(), &["rediss://", "TLS is not built in"]);
     }
-}
-
-/// A server closes connections that are idle (`timeout 1`, say); the first call behind it finds them closed.
-#[test]
-fn connections_that_were_closed_a_moment_ago() {
-    let Some(masters) = masters(3) else { return };
-    let client = settled(&masters);
-    for round in 0..5 {
-        drop(client.lock("x").acquire().unwrap());
-        eventually("released", || masters.iter().all(|m| value(m, "x").is_none()));
-        support::let_pass(ms(700 + 130 * round)); // so long that a server may have closed them, and at no fixed distance from any look
-        for master in &*masters {
-            master.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).unwrap();
-        }
-        let guard = client.lock("x").try_acquire().unwrap().expect("free");
-        drop(guard);
-    }
-}
-
-#[test]
-fn a_server_that_closes_idle_connections() {
-    let Some(masters) = masters_with(3, &["--timeout", "1"]) else { return };
-    let client = settled(&masters);
-    for round in 0..6 {
-        support::let_pass(ms(1_000 + 170 * round));
-        drop(client.lock("x").try_acquire().unwrap().expect("free"));
-        eventually("released", || masters.iter().all(|m| value(m, "x").is_none()));
-    }
-}
-
-/// System calls with a time limit end early when a signal has stopped the process, whatever its handlers are.
-#[test]
-fn signals_do_not_fail_a_connection() {
-    entry(interrupted_child);
-    let Some(masters) = masters(3) else { return };
-    drop(settled(&masters));
-    let mut child = Child::start(interrupted_child, &masters.urls(), "");
-    let pid = child.pid();
-    child.expect("ready");
-    child.tell("go");
-    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let stopped = stop.clone();
-    let signals = thread::spawn(move || {
-        let mut count = 0_u32;
-        while !stopped.load(std::sync::atomic::Ordering::SeqCst) {
-            for signal in [Signal::STOP, Signal::CONT] {
-                if kill_process(pid, signal).is_err() {
-                    return count;
-                }
-            }
-            count += 1;
-            thread::sleep(std::time::Duration::from_micros(100));
-        }
-        count
-    });
-    let said = child.expect("");
-    stop.store(true, std::sync::atomic::Ordering::SeqCst);
-    let count = signals.join().unwrap();
-    assert_eq!(said, "60 of 60", "under {count} signals");
-    child.tell("end");
-    assert!(child.end(SOON).success());
-}
-
-fn interrupted_child(task: Task) {
-    say("ready");
-    hear();
-    let (mut good, mut failures) = (0, Vec::new());
-    for i in 0..60 {
-        // The limits are those of a patient user: what is asked is whether signals fail a call, not whether they delay it.
-        let limits = Client::builder()
-            .nodes(&task.nodes)
-            .connect_timeout(secs(10))
-            .master_timeout(secs(5))
-            .round_timeout(secs(5));
-        let client = limits.hang_timeout(secs(10)).ttl(secs(60)).build().unwrap();
-        match client.lock(&format!("x/{i}")).try_acquire() {
-            Ok(Some(_)) => good += 1,
-            other => failures.push(format!("{other:?}")),
-        }
-        client.close(secs(5));
-    }
-    if failures.is_empty() {
-        say(&format!("{good} of 60"))
-    } else {
-        say(&format!("{good} of 60: {}", failures[0]))
-    }
-    hear();
 }

@@ -1,10 +1,9 @@
 //! A server that sends 256 MB, or lists in lists without end, costs a client neither memory nor its stack.
 
-use crate::support;
 use crate::support::child::{Child, Task, entry, say};
 use crate::support::proxy::{Fault, Proxy};
-use crate::support::{SOON, builder, eventually, masters, proc, secs, settled};
-use redleash::Release;
+use crate::support::{self, SOON, builder, eventually, masters, proc, secs, settled};
+use redleash::ReleaseOutcome;
 
 const SIZE: u64 = 256 << 20;
 

@@ -10,9 +10,12 @@ mod support;
 
 mod addresses;
 mod connecting;
+mod connections;
+mod decided_early;
+mod delivery;
 mod huge_reply;
 mod nonsense;
 mod properties;
-mod regressions;
+mod replies;
 mod rights;
 mod secrets;

@@ -1,10 +1,9 @@
 //! One of three masters answers nonsense, half a reply, far too much, or one byte a second. The other two carry on, it gives no vote, and when it is well again it is used again.
 
-use crate::support;
 use crate::support::proxy::{Fault, Proxy};
 use crate::support::servers::Cluster;
-use crate::support::{builder, eventually, masters, no_keys_left, occupy, secs, settled};
-use redleash::{Client, Error, Release};
+use crate::support::{self, builder, eventually, masters, no_keys_left, occupy, secs, settled};
+use redleash::{Client, Error, ReleaseOutcome};
 use std::time::Instant;
 
 /// What a server may say instead of its reply.

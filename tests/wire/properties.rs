@@ -4,7 +4,7 @@
 //! inputs with the same properties for longer.
 
 #[path = "../support/properties.rs"]
-mod properties;
+mod checks;
 
 use proptest::collection::vec;
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
@@ -63,16 +63,16 @@ fn lengths() -> impl Strategy<Value = Vec<u8>> {
 fn replies_are_the_same_in_whatever_pieces_they_come() {
     holds((vec(reply(), 0..8), lengths()), |(replies, lengths)| {
         let bytes = replies.concat();
-        let (read, sane) = properties::read([&bytes[..]]);
+        let (read, sane) = checks::read([&bytes[..]]);
         assert!(sane && read.len() == replies.len());
-        properties::replies(&bytes, &lengths);
+        checks::replies(&bytes, &lengths);
     });
 }
 
 #[test]
 fn any_bytes_are_read_as_the_parser_reads_them_or_not_at_all() {
-    holds((nearly(), lengths()), |(bytes, lengths)| properties::replies(&bytes, &lengths));
-    holds((vec(any::<u8>(), 0..300), lengths()), |(bytes, lengths)| properties::replies(&bytes, &lengths));
+    holds((nearly(), lengths()), |(bytes, lengths)| checks::replies(&bytes, &lengths));
+    holds((vec(any::<u8>(), 0..300), lengths()), |(bytes, lengths)| checks::replies(&bytes, &lengths));
 }
 
 #[test]
@@ -88,17 +88,17 @@ fn nothing_is_read_after_garbage() {
         "\\$3\r\n[a-z]{3}[a-z]{2}".prop_map(String::into_bytes),
     ];
     holds((vec(reply(), 0..5), garbage, vec(reply(), 0..5), lengths()), |(good, garbage, after, lengths)| {
-        properties::garbage_ends_it(&good, &garbage, &after.concat(), &lengths);
+        checks::garbage_ends_it(&good, &garbage, &after.concat(), &lengths);
     });
 }
 
 #[test]
 fn urls() {
-    holds(any::<String>(), |text| properties::url(&text));
+    holds(any::<String>(), |text| checks::url(&text));
     let schemes = "(redis|rediss|valkey|unix|redis\\+unix|redis-cluster|redis\\+sentinel|http)://";
     let hosts = "([a-z0-9.-]{0,12}|\\[[0-9a-f:]{0,12}\\]|/[ -~]{0,12})(:[0-9]{0,6})?(/[0-9a-z]{0,3})?(\\?[a-z]{0,8}=[ -~]{0,8})?";
     holds((schemes, "([ -~]{0,5}(:[ -~]{0,8})?@)?", hosts), |(scheme, user, host)| {
-        properties::url(&format!("{scheme}{user}{host}"));
+        checks::url(&format!("{scheme}{user}{host}"));
     });
 }
 
@@ -109,48 +109,48 @@ fn passwords_are_not_repeated() {
     // Capitals and a digit, so that no word of an error is a password.
     let passwords = prop_oneof!["[A-Z]{4}[0-9][ -~]{0,10}", "[0-9]{1,5}[#?/@:][A-Z]{4}[ -~]{0,5}"];
     holds((heads, "[a-z]{0,3}", passwords, tails), |(head, user, password, tail)| {
-        properties::password_is_kept(&head, &user, &password, &tail);
+        checks::password_is_kept(&head, &user, &password, &tail);
     });
 }
 
 #[test]
 fn names() {
-    holds((any::<String>(), any::<String>()), |(space, name)| properties::names(&space, &name));
-    holds(("[a-zA-Z:.]{1,70}", "[^{}\\p{Cc}]{1,520}"), |(space, name)| properties::names(&space, &name));
+    holds((any::<String>(), any::<String>()), |(space, name)| checks::names(&space, &name));
+    holds(("[a-zA-Z:.]{1,70}", "[^{}\\p{Cc}]{1,520}"), |(space, name)| checks::names(&space, &name));
 }
 
 #[test]
 fn owners() {
     let label = "[^\\p{Cc}]{0,40}";
     holds((any::<[u8; 16]>(), label, any::<u64>(), 0..36_usize), |(token, label, since, i)| {
-        properties::owners(token, &label, since, i);
+        checks::owners(token, &label, since, i);
     });
 }
 
 #[test]
 fn stored_values() {
-    holds(vec(any::<u8>(), 0..80), |bytes| properties::values(&bytes));
+    holds(vec(any::<u8>(), 0..80), |bytes| checks::values(&bytes));
     let near = "(revoked|[0-9a-f]{31,33})?\\|?[0-9a-z?]?\\|?[ -~]{0,20}\\|?[0-9+-]{0,21}";
-    holds(near, |text| properties::values(text.as_bytes()));
+    holds(near, |text| checks::values(text.as_bytes()));
 }
 
 #[test]
 fn generations() {
-    holds(any::<String>(), |text| properties::generations(&text));
+    holds(any::<String>(), |text| checks::generations(&text));
     holds("[0-9a-f]{0,49}:[0-9+]{0,21}(:[0-9a-z.]{0,6}){3,5}:[0-9a-fA-Fg]{0,17}", |text| {
-        properties::generations(&text);
+        checks::generations(&text);
     });
     let lease = (100_u64..86_400_000).prop_map(Duration::from_millis);
     let parts = ("[A-Za-z0-9._:-]{0,66}", lease, 1..33_usize, "([0-9a-f]{48})?", any::<u64>(), any::<u64>());
     holds(parts, |(cluster, lease, masters, identity, ready, nonce)| {
-        properties::deployments(&cluster, lease, masters, &identity, ready, nonce);
+        checks::deployments(&cluster, lease, masters, &identity, ready, nonce);
     });
 }
 
 #[test]
 fn handles() {
-    holds(any::<String>(), |text| properties::handles(&text));
+    holds(any::<String>(), |text| checks::handles(&text));
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let rest = "[0-9+-]{0,21}\n[0-9]{0,21}\n[0-9a-f]{31,33}\n[0-9]{0,21}\n[ -~]{0,130}\n[ -~\n]{0,20}";
-    holds(rest, |rest| properties::handles(&format!("redleash2\n{}\n{rest}", boot.trim())));
+    holds(rest, |rest| checks::handles(&format!("redleash1\n{}\n{rest}", boot.trim())));
 }

@@ -1,9 +1,8 @@
 //! What the library may need to be allowed on a master, and what it says where it is not.
 
-use crate::support;
 use crate::support::servers::{Cluster, Server};
-use crate::support::{builder, client, eventually, masters, no_keys_left, secs, settled, value};
-use redleash::{Error, Options, Release, Retry};
+use crate::support::{self, builder, client, eventually, masters, no_keys_left, secs, settled, value};
+use redleash::{Error, Options, ReleaseOutcome, Retry};
 use std::io::Write;
 
 /// The rights that the documentation names.
@@ -154,4 +153,25 @@ fn the_readmes_rights_can_be_pasted_into_redis_cli_and_into_a_shell() {
         }
         a_whole_life(&masters);
     }
+}
+
+/// A user who may not publish deleted the key, and then the release counted as refused: unconfirmed, tried again, and
+/// left to the ttl.
+#[test]
+fn a_user_without_a_channel_releases() {
+    let Some(masters) = masters(3) else { return };
+    drop(settled(&masters));
+    for master in &*masters {
+        let words = ["ACL", "SETUSER", "lock", "on", ">p", "resetkeys", "resetchannels", "~rl:*", "+@all"];
+        assert!(master.command(&words).unwrap().is_ok());
+    }
+    let client = builder(masters.iter().map(|m| format!("redis://lock:p@127.0.0.1:{}", m.port()))).build().unwrap();
+    for _ in 0..3 {
+        assert_eq!(client.lock("x").acquire().unwrap().release(), ReleaseOutcome::Released);
+        drop(client.lock("x").acquire().unwrap());
+    }
+    no_keys_left(&masters);
+    // All is answered when this is: it goes behind the releases.
+    drop(client.lock("x").acquire().unwrap());
+    assert_eq!(client.undelivered(), (0, 0));
 }

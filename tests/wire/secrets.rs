@@ -1,9 +1,8 @@
 //! Passwords and tokens: they work, and they are shown nowhere.
 
-use crate::support;
 use crate::support::child::ran_alone;
-use crate::support::{SOON, builder, masters, masters_with, secs, settle, settled, value};
-use redleash::{Client, Error, Release};
+use crate::support::{self, SOON, builder, masters, masters_with, secs, settle, settled, value};
+use redleash::{Client, Error, ReleaseOutcome};
 use std::sync::Mutex;
 
 const PASSWORD: &str = "c0rrect-horse";

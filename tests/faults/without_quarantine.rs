@@ -1,9 +1,7 @@
-//! What a first user of the README stumbled over.
+//! Clients without quarantine beside clients with it: they are kept out of a deployment that is not theirs.
 
-use crate::support;
-use crate::support::{builder, eventually, masters, ms, pttl, secs, settle, settled};
-use redleash::{Client, Error, Lease, Lost, Options, Reason};
-use std::time::Duration;
+use crate::support::{self, builder, masters, ms, secs, settle, settled};
+use redleash::{Client, Error, Lease, Options};
 
 /// A client of one of the three masters got the lock that a client of all three got too: its plain votes do not ask for
 /// the deployment.
@@ -81,67 +79,4 @@ fn a_client_without_quarantine_that_has_seen_a_generation_notices_its_loss() {
     let after = loose.lock("x").acquire().unwrap();
     assert!(guard.check().is_err(), "the lease was over before");
     drop(after);
-}
-
-/// The renewal of a holder that was thought dead wrote the deleted key again.
-#[test]
-fn a_lock_deleted_by_force_is_not_written_again_by_its_holder() {
-    let Some(masters) = masters(3) else { return };
-    let client = settled(&masters);
-    let lease = Lease::Watchdog { ttl: ms(1_500) };
-    let guard = client.lock("x").options(Options::new().lease(lease)).acquire().unwrap();
-    let gone = client.force_release_now("x").unwrap();
-    assert_eq!((gone.masters, gone.free_in), (3, Some(Duration::ZERO)));
-    let lost = guard.lost().recv_timeout(secs(5)).unwrap();
-    assert_eq!((lost.name.as_str(), lost.reason), ("x", LossReason::Taken));
-    assert!(masters.iter().all(|m| pttl(m, "x").is_none()), "no master has the key");
-    // The next holder is not hindered, and is not taken for the former one.
-    let next = client.lock("x").try_acquire().unwrap().expect("free");
-    next.verify().unwrap();
-    next.extend(secs(5)).unwrap();
-}
-
-/// `verify` said that too few masters had answered, although all had said no.
-#[test]
-fn a_holder_whose_lock_was_deleted_by_force_is_told_when_it_verifies() {
-    let Some(masters) = masters(3) else { return };
-    let client = settled(&masters);
-    let guard = client.lock("x").acquire().unwrap();
-    client.force_release_now("x").unwrap();
-    let error = guard.verify().unwrap_err();
-    assert!(matches!(error, Error::Lost(Lost { reason: LossReason::Taken, .. })), "{error}");
-    assert!(guard.check().is_err());
-}
-
-/// "Held by nobody with a quorum" was said of a free lock, of a revoked one, and when nobody answered.
-#[test]
-fn a_status_tells_free_from_revoked_from_unknown() {
-    let Some(masters) = masters(3) else { return };
-    let client = settled(&masters);
-    let says = |text: &str| {
-        let status = client.status("x").unwrap().to_string();
-        status.lines().next().unwrap().contains(text)
-    };
-    assert!(says("is free"));
-    let guard = client.lock("x").acquire().unwrap();
-    assert!(says("is held by"));
-    client.force_release("x").unwrap();
-    assert!(says("was revoked"));
-    drop(guard);
-    masters[0].kill();
-    masters[1].kill();
-    eventually("the outage is seen", || says("unknown, 1 of 3 masters answered"));
-}
-
-/// After ten seconds the error said "in 65 us".
-#[test]
-fn an_outage_tells_how_long_it_was_endured() {
-    let Some(masters) = masters(3) else { return };
-    let client = builder(masters.urls()).outage_patience(ms(700)).build().unwrap();
-    for master in &*masters {
-        master.kill();
-    }
-    let error = client.lock("x").acquire().unwrap_err();
-    assert!(error.tally().unwrap().tried_for >= ms(300), "{error}");
-    assert!(error.to_string().contains("of trying; the last round"), "{error}");
 }
