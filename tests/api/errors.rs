@@ -57,7 +57,7 @@ fn a_locks_errors() {
     let b = builder(masters.urls()).build().unwrap();
     let fresh = b.lock("x").options(Options::new().fail_fast(true)).acquire().unwrap_err();
     reads(&fresh, "Quarantined", &["they vote again in 7", "init", "127.0.0.1:", "more (", "s)"]);
-    masters.iter().for_each(|m| assert!(m.command(&["FLUSHALL"]).unwrap().is_ok()));
+    masters.iter().for_each(|m| m.flush().unwrap());
     let a = settled(&masters);
     let fixed = Options::new().lease(Lease::Fixed { ttl: secs(20) });
     let guard = a.lock("x").options(fixed).acquire().unwrap();
@@ -75,7 +75,7 @@ fn a_locks_errors() {
         assert!(master.command(&["LPUSH", &support::lock_key("list"), "1"]).unwrap().int().is_some());
     }
     reads(&a.lock("list").acquire().unwrap_err(), "Conflict", &["\"list\"", "127.0.0.1:", "is a list"]);
-    assert!(masters[0].command(&["FLUSHALL"]).unwrap().is_ok());
+    masters[0].flush().unwrap();
     reads(&a.init().unwrap_err(), "NotBlank", &["is empty", "is settled already"]);
     is_readable(&a.status("x").unwrap().to_string().replace('\n', "; "));
     a.close(support::SOON);

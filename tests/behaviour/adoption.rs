@@ -1,11 +1,11 @@
 //! A held lock goes from one guard to another, also in another process, once.
 
 use crate::support::child::{Child, Task, entry, hear, say};
-use crate::support::proxy::{Fault, Proxy};
 use crate::support::{
     self, SOON, always, builder, client, eventually, masters, ms, no_keys_left, secs, settle, settled, value,
 };
 use redleash::{DetachedLease, Error, Lease, LossReason, Options, WatchdogMode};
+use redleash_testkit::{Fault, Proxy};
 
 #[test]
 fn within_one_process() {
@@ -98,7 +98,7 @@ fn an_adoption_is_renewed_and_healed() {
     let Some(masters) = masters(3) else { return };
     let client = settle(builder(masters.urls()).ttl(secs(3)).max_lease(secs(3)));
     let handle = client.lock("x").acquire().unwrap().detach().unwrap();
-    masters[0].command(&["FLUSHALL"]).unwrap();
+    masters[0].flush().unwrap();
     let guard = client.adopt(handle).unwrap();
     always(secs(4), "held beyond the ttl", || guard.check().is_ok());
     eventually("the key is there again when the quarantine is over", || value(&masters[0], "x").is_some());
@@ -172,7 +172,7 @@ fn late_renewal(mode: WatchdogMode) {
     let Some(masters) = masters(3) else { return };
     let ttl = secs(6);
     let direct = settled(&masters);
-    let proxies: Vec<Proxy> = masters.iter().map(|m| Proxy::start(m.port(), Fault::None)).collect();
+    let proxies: Vec<Proxy> = masters.iter().map(|m| Proxy::start(m.port(), Fault::None).unwrap()).collect();
     let through = builder(proxies.iter().map(Proxy::url)).ttl(ttl).watchdog(mode).build().unwrap();
     let guard = through.lock("x").acquire().unwrap();
     proxies.iter().for_each(|proxy| proxy.set(Fault::Hold));
@@ -189,7 +189,7 @@ fn late_renewal(mode: WatchdogMode) {
 }
 
 /// How many scripts a master has run.
-fn scripts_run(master: &support::servers::Server) -> u64 {
+fn scripts_run(master: &redleash_testkit::Server) -> u64 {
     let info = master.command(&["INFO", "commandstats"]).unwrap().text().unwrap();
     let calls = |name: &str| -> u64 {
         let line = info.lines().find_map(|l| l.strip_prefix(&format!("cmdstat_{name}:calls=")));

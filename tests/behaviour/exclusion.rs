@@ -15,7 +15,7 @@ struct Counter {
 }
 
 impl Counter {
-    fn create(scratch: &support::servers::Scratch) -> Counter {
+    fn create(scratch: &redleash_testkit::Scratch) -> Counter {
         let file = scratch.path().join("counter");
         fs::write(&file, "0").unwrap();
         Counter { file }
@@ -57,7 +57,7 @@ fn count_up(client: &Client, counter: &Counter, times: usize) {
 #[test]
 fn threads_of_one_client_and_of_several() {
     let Some(masters) = masters(3) else { return };
-    let scratch = support::servers::Scratch::new().unwrap();
+    let scratch = redleash_testkit::Scratch::new().unwrap();
     let counter = Counter::create(&scratch);
     let clients = [settled(&masters), client(&masters), client(&masters)];
     thread::scope(|scope| {
@@ -75,7 +75,7 @@ fn threads_of_one_client_and_of_several() {
 fn processes() {
     entry(counting_child);
     let Some(masters) = masters(3) else { return };
-    let scratch = support::servers::Scratch::new().unwrap();
+    let scratch = redleash_testkit::Scratch::new().unwrap();
     let counter = Counter::create(&scratch);
     drop(settled(&masters));
     let file = counter.file.display().to_string();
@@ -112,7 +112,7 @@ fn counting_child(task: Task) {
 #[test]
 fn while_masters_hang_and_forget_in_turn() {
     let Some(masters) = masters(3) else { return };
-    let scratch = support::servers::Scratch::new().unwrap();
+    let scratch = redleash_testkit::Scratch::new().unwrap();
     let counter = Counter::create(&scratch);
     let short = || builder(masters.urls()).max_lease(secs(2)).ttl(secs(2)).master_timeout(ms(100));
     let clients = [settle(short()), short().build().unwrap()];
@@ -147,7 +147,7 @@ fn while_masters_hang_and_forget_in_turn() {
                     support::let_pass(ms(200));
                     master.resume().unwrap();
                 }
-                1 => drop(master.command(&["FLUSHALL"]).unwrap()),
+                1 => master.flush().unwrap(),
                 _ => master.restart_empty().unwrap(),
             }
             support::let_pass(ms(600));

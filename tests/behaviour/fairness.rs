@@ -1,8 +1,8 @@
 //! Processes that want the same lock take turns, and the fencing tokens rise over all of them.
 
 use crate::support::child::{Child, Task, entry, hear, say};
-use crate::support::servers::Cluster;
 use crate::support::{SOON, builder, masters, ms, no_keys_left, secs, settled};
+use redleash_testkit::Masters;
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -37,7 +37,7 @@ fn now() -> i64 {
 }
 
 /// Two processes contend for one lock with eight threads each for `span`; each has said how many holds it had.
-fn contend(masters: &Cluster, body: impl FnOnce(Task) + Copy, span: Duration) -> [(Child, usize); 2] {
+fn contend(masters: &Masters, body: impl FnOnce(Task) + Copy, span: Duration) -> [(Child, usize); 2] {
     drop(settled(masters));
     let mut children = [(); 2].map(|()| Child::start(body, &masters.urls(), &span.as_millis().to_string()));
     children.iter().for_each(|child| drop(child.expect("ready")));

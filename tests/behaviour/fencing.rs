@@ -1,10 +1,10 @@
 //! Fencing tokens: every holder's is above all earlier ones, whatever becomes of single masters.
 
-use crate::support::proxy::{Fault, Proxy};
 use crate::support::{
     self, builder, client, eventually, fence_key, lock_keys, masters, no_keys_left, secs, settle, settled,
 };
 use redleash::{Error, Lease, Options, ReleaseOutcome};
+use redleash_testkit::{Fault, Proxy};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 #[test]
@@ -17,7 +17,7 @@ fn one_master_that_lost_its_counter_goes_on_by_its_clock() {
             client.lock("x").options(Options::new().fenced(round % 2 == 0)).acquire().unwrap().fencing_token().unwrap();
         assert!(token > last, "{round}: {token} after {last}");
         last = token;
-        if round % 5 == 4 { masters[0].restart_empty().unwrap() } else { drop(masters[0].command(&["FLUSHALL"])) }
+        if round % 5 == 4 { masters[0].restart_empty().unwrap() } else { masters[0].flush().unwrap() }
     }
 }
 
@@ -31,7 +31,7 @@ fn they_rise_over_three_hundred_grants() {
         // One master at a time stands still for a while, each in turn.
         if i % 10 == 0 {
             if let Some(p) = paused.take() {
-                let master: &support::servers::Server = &masters[p];
+                let master: &redleash_testkit::Server = &masters[p];
                 master.resume().unwrap();
             }
             if i % 20 == 10 {
@@ -76,7 +76,7 @@ fn they_rise_when_all_masters_forget() {
         }
         if round < 2 {
             for master in &*masters {
-                master.command(&["FLUSHALL"]).unwrap();
+                master.flush().unwrap();
             }
         }
     }
@@ -125,7 +125,7 @@ fn without_a_quorum_there_is_no_token_but_still_a_lock() {
 fn a_fenced_lock_whose_token_no_quorum_takes_is_given_back() {
     let Some(masters) = masters(3) else { return };
     drop(settled(&masters));
-    let proxies = [1, 2].map(|i| Proxy::start(masters[i].port(), Fault::CutAt(b"-- write_back:")));
+    let proxies = [1, 2].map(|i| Proxy::start(masters[i].port(), Fault::CutAt(b"-- write_back:")).unwrap());
     let nodes = [masters[0].url(), proxies[0].url(), proxies[1].url()];
     let client = builder(nodes).build().unwrap();
     // One counter is ahead, so the token has to be written back to others.

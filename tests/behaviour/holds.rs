@@ -1,9 +1,9 @@
 //! How long a lock is kept: at least, at most, and after its holder vanished.
 
 use crate::support::child::{Child, Task, entry, hear, say};
-use crate::support::servers::Cluster;
 use crate::support::{self, SOON, always, builder, client, masters, ms, pttl, reason, secs, settled};
 use redleash::{Error, Lease, LossReason, Options, ReleaseOutcome};
+use redleash_testkit::Masters;
 use std::time::{Duration, Instant};
 
 #[test]
@@ -55,7 +55,7 @@ fn max_hold_ends_a_lock_as_announced() {
 }
 
 /// When a quorum of masters has forgotten the lock, at the earliest, if nobody touches it.
-fn free_at(masters: &Cluster) -> Instant {
+fn free_at(masters: &Masters) -> Instant {
     let read = Instant::now();
     let mut left: Vec<Duration> = masters.iter().map(|m| pttl(m, "x").unwrap_or_default()).collect();
     left.sort();

@@ -174,7 +174,7 @@ fn dropping_a_guard_in_its_own_callback_is_no_dead_end() {
     drop(client.lock("x").try_acquire_for(SOON).unwrap().expect("free"));
 }
 
-fn client_of(masters: &support::servers::Cluster) -> redleash::Client {
+fn client_of(masters: &redleash_testkit::Masters) -> redleash::Client {
     drop(settled(masters));
     client(masters)
 }

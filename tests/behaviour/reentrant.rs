@@ -1,8 +1,8 @@
 //! A thread may enter again the lock that it holds; another thread may not.
 
-use crate::support::servers::Server;
 use crate::support::{SOON, always, client, eventually, lock_keys, masters, ms, no_keys_left, reason, secs, settled};
 use redleash::{Error, Lease, LossReason, Options, Retry};
+use redleash_testkit::Server;
 use std::thread;
 
 /// Commands that a master has executed, but for those of the tests themselves.

@@ -92,7 +92,7 @@ fn a_thousand_drops_and_then_silence() {
 }
 
 /// Clients to whom this master has something to send, or from whom it has half a command.
-fn pending(master: &support::servers::Server) -> Vec<String> {
+fn pending(master: &redleash_testkit::Server) -> Vec<String> {
     let list = master.command(&["CLIENT", "LIST"]).unwrap().text().unwrap();
     let idle = |line: &&str| line.contains(" obl=0 ") && line.contains(" oll=0 ") && line.contains(" omem=0 ");
     let ours = list.lines().filter(|line| !line.contains("cmd=client"));

@@ -1,14 +1,14 @@
 //! One watchdog thread for all leases of a client.
 
 use crate::support::child::ran_alone;
-use crate::support::servers::Cluster;
 use crate::support::{
     self, always, builder, client, eventually, lock_keys, masters, no_keys_left, pttl, reason, secs, settle, value,
 };
 use redleash::{Client, LeaseState, LockGuard, LossReason, ReleaseOutcome, WatchdogMode};
+use redleash_testkit::Masters;
 use std::time::Duration;
 
-fn shared(masters: &Cluster, ttl: Duration) -> Client {
+fn shared(masters: &Masters, ttl: Duration) -> Client {
     settle(builder(masters.urls()).ttl(ttl).watchdog(WatchdogMode::Shared))
 }
 

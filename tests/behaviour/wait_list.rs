@@ -1,8 +1,8 @@
 //! The line of those who wait, as a master keeps it: the scripts themselves on a real server.
 
-use crate::support::servers::{Cluster, Reply};
 use crate::support::{self, masters};
 use redleash::unversioned::scripts;
+use redleash_testkit::{Masters, Reply};
 use std::ops::Deref;
 
 const LOCK: &str = "rl:L:{line}";
@@ -13,11 +13,11 @@ const MARK: &str = "60000";
 const PATIENCE_US: u64 = 60_000_000;
 
 /// One master without quarantine, whose scripts are called by hand.
-struct Master(Cluster);
+struct Master(Masters);
 
 impl Deref for Master {
-    type Target = Cluster;
-    fn deref(&self) -> &Cluster {
+    type Target = Masters;
+    fn deref(&self) -> &Masters {
         &self.0
     }
 }
@@ -194,7 +194,7 @@ fn waiters_whose_time_is_over_are_not_notified() {
     assert_eq!(master.numbers(), [4], "an attempt clears the line of them");
     let short = Attempt { life_ms: 1, ..told(6, 2) };
     master.attempt(short);
-    assert!(support::servers::wait_until(support::SOON, || {
+    assert!(redleash_testkit::wait_until(support::SOON, || {
         master.attempt(told(4, 1));
         master.numbers() == [4]
     }));

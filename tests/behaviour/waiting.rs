@@ -1,12 +1,12 @@
 //! Waiting: woken by releases, in line inside a process, handed over without the masters.
 
-use crate::support::proxy::{Fault, Proxy};
-use crate::support::servers::{Cluster, Server};
 use crate::support::{
     self, builder, client, eventually, lock_keys, masters, ms, no_keys_left, secs, settle, settled, value,
 };
 use redleash::unversioned::in_line;
 use redleash::{Client, Error, Lease, Options, ReleaseOutcome, Retry};
+use redleash_testkit::{Fault, Proxy};
+use redleash_testkit::{Masters, Server};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
@@ -56,33 +56,33 @@ fn waiter(client: &Client, name: &str, options: Options) -> thread::JoinHandle<R
     })
 }
 
-fn all_wait_for(cluster: &Cluster, name: &str, masters: usize) {
-    let heard = || cluster.iter().filter(|m| !channels(m, name).is_empty()).count() >= masters;
+fn all_wait_for(masters: &Masters, name: &str, at_least: usize) {
+    let heard = || masters.iter().filter(|m| !channels(m, name).is_empty()).count() >= at_least;
     eventually("the waiter is subscribed", heard);
-    eventually("the waiter is in line", || cluster.iter().filter(|m| !line(m, name).is_empty()).count() >= masters);
+    eventually("the waiter is in line", || masters.iter().filter(|m| !line(m, name).is_empty()).count() >= at_least);
 }
 
 #[test]
 fn a_release_wakes_a_waiter_of_another_client() {
-    let Some(cluster) = masters(3) else { return };
-    let (holder, other) = (settled(&cluster), client(&cluster));
+    let Some(masters) = masters(3) else { return };
+    let (holder, other) = (settled(&masters), client(&masters));
     let guard = holder.lock("wake").acquire().unwrap();
     let waiting = waiter(&other, "wake", lazy());
-    all_wait_for(&cluster, "wake", 3);
+    all_wait_for(&masters, "wake", 3);
     assert_eq!(guard.release(), ReleaseOutcome::Released);
     eventually("the waiter has had it", || waiting.is_finished());
     assert!(waiting.join().unwrap().unwrap() < secs(45), "the poll, not the message, woke it");
-    no_keys_left(&cluster);
+    no_keys_left(&masters);
 }
 
 #[test]
 fn a_new_waiter_is_notified_although_the_releaser_may_want_the_lock_again() {
-    let Some(cluster) = masters(3) else { return };
-    let (holder, other) = (settled(&cluster), client(&cluster));
+    let Some(masters) = masters(3) else { return };
+    let (holder, other) = (settled(&masters), client(&masters));
     for _ in 0..20 {
         let guard = holder.lock("young").acquire().unwrap();
         let waiting = waiter(&other, "young", lazy());
-        all_wait_for(&cluster, "young", 2);
+        all_wait_for(&masters, "young", 2);
         drop(guard);
         eventually("the waiter has had it", || waiting.is_finished());
         waiting.join().unwrap().unwrap();
@@ -90,16 +90,16 @@ fn a_new_waiter_is_notified_although_the_releaser_may_want_the_lock_again() {
 }
 
 /// So many are in line at a quorum of masters: at the others an attempt may just have found the lock free.
-fn so_many_wait(cluster: &Cluster, name: &str, count: usize) {
-    let known = || cluster.iter().filter(|m| line(m, name).len() >= count).count() >= 2;
+fn so_many_wait(masters: &Masters, name: &str, count: usize) {
+    let known = || masters.iter().filter(|m| line(m, name).len() >= count).count() >= 2;
     eventually("so many are in line", known);
 }
 
 #[test]
 fn several_clients_share_a_lock_evenly() {
-    let Some(cluster) = masters(3) else { return };
-    drop(settled(&cluster));
-    let clients: Vec<Client> = (0..5).map(|_| client(&cluster)).collect();
+    let Some(masters) = masters(3) else { return };
+    drop(settled(&masters));
+    let clients: Vec<Client> = (0..5).map(|_| client(&masters)).collect();
     let holds: Vec<AtomicUsize> = clients.iter().map(|_| AtomicUsize::new(0)).collect();
     let sum = || holds.iter().map(|h| h.load(Ordering::SeqCst)).sum::<usize>();
     thread::scope(|scope| {
@@ -115,16 +115,16 @@ fn several_clients_share_a_lock_evenly() {
     });
     let least = holds.iter().map(|h| h.load(Ordering::SeqCst)).min().unwrap();
     assert!(least >= 2_000 / 5 / 3, "less than a third of its share: {holds:?}");
-    no_keys_left(&cluster);
+    no_keys_left(&masters);
 }
 
 /// A process that dropped its guard and took the lock again had sent its next attempt before anybody it told could come.
 #[test]
 fn a_client_that_acquires_again_right_after_its_drop_lets_others_in() {
-    let Some(cluster) = masters(3) else { return };
-    drop(settled(&cluster));
+    let Some(masters) = masters(3) else { return };
+    drop(settled(&masters));
     for hold in [Duration::ZERO, ms(2), ms(4), ms(8)] {
-        let clients: Vec<Client> = (0..2).map(|_| client(&cluster)).collect();
+        let clients: Vec<Client> = (0..2).map(|_| client(&masters)).collect();
         let [one, other] = [AtomicUsize::new(0), AtomicUsize::new(0)];
         let rounds = if hold.is_zero() { 1_000 } else { 150 };
         thread::scope(|scope| {
@@ -146,35 +146,36 @@ fn a_client_that_acquires_again_right_after_its_drop_lets_others_in() {
 
 #[test]
 fn a_short_hold_wakes_the_next_waiter_too() {
-    let Some(cluster) = masters(3) else { return };
-    let holder = settled(&cluster);
-    let clients: Vec<Client> = (0..5).map(|_| client(&cluster)).collect();
+    let Some(masters) = masters(3) else { return };
+    let holder = settled(&masters);
+    let clients: Vec<Client> = (0..5).map(|_| client(&masters)).collect();
     for _ in 0..5 {
         let guard = holder.lock("chain").acquire().unwrap();
         let waiters: Vec<_> = clients.iter().map(|c| waiter(c, "chain", lazy())).collect();
-        so_many_wait(&cluster, "chain", clients.len());
+        so_many_wait(&masters, "chain", clients.len());
         assert_eq!(guard.release(), ReleaseOutcome::Released);
         eventually("all have had it", || waiters.iter().all(|w| w.is_finished()));
         for waiter in waiters {
             assert!(waiter.join().unwrap().unwrap() < secs(45), "the poll, not a message, woke it");
         }
     }
-    no_keys_left(&cluster);
+    no_keys_left(&masters);
 }
 
 /// Whoever comes into the line before it can hear is told, and hears nothing.
 #[test]
 fn a_release_before_the_subscription_is_found_when_the_subscription_comes() {
-    let Some(cluster) = masters(3) else { return };
-    let holder = settled(&cluster);
+    let Some(masters) = masters(3) else { return };
+    let holder = settled(&masters);
     let guard = holder.lock("early").acquire().unwrap();
-    let proxies: Vec<Proxy> = cluster.iter().map(|m| Proxy::start(m.port(), Fault::CutAt(b"SUBSCRIBE"))).collect();
+    let proxies: Vec<Proxy> =
+        masters.iter().map(|m| Proxy::start(m.port(), Fault::CutAt(b"SUBSCRIBE")).unwrap()).collect();
     let deaf = builder(proxies.iter().map(Proxy::url)).build().unwrap();
     let waiting = waiter(&deaf, "early", lazy());
-    eventually("it is in line", || cluster.iter().all(|m| !line(m, "early").is_empty()));
+    eventually("it is in line", || masters.iter().all(|m| !line(m, "early").is_empty()));
     assert_eq!(guard.release(), ReleaseOutcome::Released);
-    eventually("it was told", || cluster.iter().all(|m| line(m, "early").is_empty()));
-    assert!(!waiting.is_finished() && cluster.iter().all(|m| channels(m, "early").is_empty()));
+    eventually("it was told", || masters.iter().all(|m| line(m, "early").is_empty()));
+    assert!(!waiting.is_finished() && masters.iter().all(|m| channels(m, "early").is_empty()));
     proxies.iter().for_each(|proxy| proxy.set(Fault::None));
     eventually("it has had the lock", || waiting.is_finished());
     assert!(waiting.join().unwrap().unwrap() < secs(45), "the poll, not the subscription, woke it");
@@ -182,13 +183,13 @@ fn a_release_before_the_subscription_is_found_when_the_subscription_comes() {
 
 #[test]
 fn a_client_that_ends_right_after_its_release_has_notified() {
-    let Some(cluster) = masters(3) else { return };
-    let other = settled(&cluster);
+    let Some(masters) = masters(3) else { return };
+    let other = settled(&masters);
     for _ in 0..10 {
-        let short = client(&cluster);
+        let short = client(&masters);
         let guard = short.lock("end").acquire().unwrap();
         let waiting = waiter(&other, "end", lazy());
-        all_wait_for(&cluster, "end", 2);
+        all_wait_for(&masters, "end", 2);
         assert_eq!(guard.release(), ReleaseOutcome::Released);
         drop(short);
         eventually("the waiter has had it", || waiting.is_finished());
@@ -198,19 +199,19 @@ fn a_client_that_ends_right_after_its_release_has_notified() {
 
 #[test]
 fn a_waiter_keeps_its_place_for_as_long_as_it_may_pause_and_no_longer_than_it_waits() {
-    let Some(cluster) = masters(3) else { return };
-    let (holder, other) = (settled(&cluster), client(&cluster));
+    let Some(masters) = masters(3) else { return };
+    let (holder, other) = (settled(&masters), client(&masters));
     let guard = holder.lock("place").acquire().unwrap();
     let place = |master: &Server| line(master, "place").first().map(|[since, _, until]| until - since);
     let custom = Options::new().retry(Retry::Custom(Arc::new(|_| secs(50))));
     for options in [lazy(), custom] {
-        let (client, waiting) = (client(&cluster), Arc::new(AtomicBool::new(true)));
+        let (client, waiting) = (client(&masters), Arc::new(AtomicBool::new(true)));
         let (lock, on) = (client.lock("place").options(options), waiting.clone());
         let waiter = thread::spawn(move || lock.acquire_while(None, || on.load(Ordering::SeqCst)));
-        eventually("it has its place", || cluster.iter().all(|m| place(m).is_some_and(|us| us > 50_000_000)));
+        eventually("it has its place", || masters.iter().all(|m| place(m).is_some_and(|us| us > 50_000_000)));
         waiting.store(false, Ordering::SeqCst);
         assert!(waiter.join().unwrap().unwrap().is_none());
-        for master in &cluster[..] {
+        for master in &masters[..] {
             master.command(&["DEL", &waiters_key("place")]).unwrap();
         }
     }
@@ -225,7 +226,7 @@ fn a_waiter_keeps_its_place_for_as_long_as_it_may_pause_and_no_longer_than_it_wa
     });
     // Behind what an attempt of the others that was still on its way may have left.
     let short_place = |m: &Server| line(m, "place").iter().any(|[since, _, until]| until - since <= 1_000_000);
-    eventually("it has its place", || cluster.iter().all(short_place));
+    eventually("it has its place", || masters.iter().all(short_place));
     on.store(false, Ordering::SeqCst);
     waiter.join().unwrap();
     guard.check().unwrap();
@@ -233,13 +234,13 @@ fn a_waiter_keeps_its_place_for_as_long_as_it_may_pause_and_no_longer_than_it_wa
 
 #[test]
 fn waiters_that_died_delay_the_next_one_briefly() {
-    let Some(cluster) = masters(3) else { return };
-    let (holder, other) = (settled(&cluster), client(&cluster));
+    let Some(masters) = masters(3) else { return };
+    let (holder, other) = (settled(&masters), client(&masters));
     for (dead, options) in [(1, lazy()), (5, Options::new())] {
         let guard = holder.lock("dead").acquire().unwrap();
         let waiting = waiter(&other, "dead", options);
-        all_wait_for(&cluster, "dead", 3);
-        for master in &cluster[..] {
+        all_wait_for(&masters, "dead", 3);
+        for master in &masters[..] {
             // They came first, and nobody answers to their numbers.
             let places: String = (1..=dead).map(|n| format!(",{n}:{n}:9000000000000000")).collect();
             let text = master.command(&["GET", &waiters_key("dead")]).unwrap().text().unwrap();
@@ -249,7 +250,7 @@ fn waiters_that_died_delay_the_next_one_briefly() {
         assert_eq!(guard.release(), ReleaseOutcome::Released);
         eventually("the waiter has had it", || waiting.is_finished());
         assert!(waiting.join().unwrap().unwrap() < secs(45), "it stands behind the dead: a rare poll woke it");
-        for master in &cluster[..] {
+        for master in &masters[..] {
             master.command(&["DEL", &waiters_key("dead")]).unwrap();
         }
     }
@@ -257,11 +258,11 @@ fn waiters_that_died_delay_the_next_one_briefly() {
 
 #[test]
 fn a_dropped_guard_wakes_a_waiter_too() {
-    let Some(cluster) = masters(3) else { return };
-    let (holder, other) = (settled(&cluster), client(&cluster));
+    let Some(masters) = masters(3) else { return };
+    let (holder, other) = (settled(&masters), client(&masters));
     let guard = holder.lock("wake").acquire().unwrap();
     let waiting = waiter(&other, "wake", lazy());
-    all_wait_for(&cluster, "wake", 3);
+    all_wait_for(&masters, "wake", 3);
     drop(guard);
     eventually("the waiter has had it", || waiting.is_finished());
     waiting.join().unwrap().unwrap();
@@ -269,12 +270,12 @@ fn a_dropped_guard_wakes_a_waiter_too() {
 
 #[test]
 fn two_of_three_masters_are_enough_to_wake_a_waiter() {
-    let Some(cluster) = masters(3) else { return };
-    let (holder, other) = (settled(&cluster), client(&cluster));
-    cluster[2].kill();
+    let Some(masters) = masters(3) else { return };
+    let (holder, other) = (settled(&masters), client(&masters));
+    masters[2].kill();
     let guard = holder.lock("wake").acquire().unwrap();
     let waiting = waiter(&other, "wake", lazy());
-    all_wait_for(&cluster, "wake", 2);
+    all_wait_for(&masters, "wake", 2);
     drop(guard);
     eventually("the waiter has had it", || waiting.is_finished());
     waiting.join().unwrap().unwrap();
@@ -282,13 +283,13 @@ fn two_of_three_masters_are_enough_to_wake_a_waiter() {
 
 #[test]
 fn wake_ups_survive_a_master_that_was_killed_and_came_back() {
-    let Some(cluster) = masters(3) else { return };
-    let holder = settle(builder(cluster.urls()).max_lease(secs(2)).ttl(secs(1)));
-    let other = builder(cluster.urls()).max_lease(secs(2)).ttl(secs(1)).outage_patience(secs(300)).build().unwrap();
+    let Some(masters) = masters(3) else { return };
+    let holder = settle(builder(masters.urls()).max_lease(secs(2)).ttl(secs(1)));
+    let other = builder(masters.urls()).max_lease(secs(2)).ttl(secs(1)).outage_patience(secs(300)).build().unwrap();
     let guard = holder.lock("wake").acquire().unwrap();
     let waiting = waiter(&other, "wake", lazy());
-    all_wait_for(&cluster, "wake", 3);
-    for master in &cluster[..2] {
+    all_wait_for(&masters, "wake", 3);
+    for master in &masters[..2] {
         master.restart_empty().unwrap();
         eventually("the waiter is subscribed again", || !channels(master, "wake").is_empty());
         eventually("the key is back after the quarantine", || value(master, "wake").is_some());
@@ -302,50 +303,50 @@ fn wake_ups_survive_a_master_that_was_killed_and_came_back() {
 
 #[test]
 fn without_messages_the_poll_finds_a_free_lock() {
-    let Some(cluster) = masters(3) else { return };
-    let (holder, other) = (settled(&cluster), client(&cluster));
+    let Some(masters) = masters(3) else { return };
+    let (holder, other) = (settled(&masters), client(&masters));
     let guard = holder.lock("poll").acquire().unwrap();
     let waiting = waiter(&other, "poll", Options::new());
-    all_wait_for(&cluster, "poll", 3);
-    for master in &cluster[..] {
+    all_wait_for(&masters, "poll", 3);
+    for master in &masters[..] {
         assert_eq!(master.command(&["DEL", &waiters_key("poll")]).unwrap().int(), Some(1));
     }
-    let published: Vec<u64> = cluster.iter().map(|m| calls(m, "publish")).collect();
+    let published: Vec<u64> = masters.iter().map(|m| calls(m, "publish")).collect();
     drop(guard);
     eventually("the waiter has had it", || waiting.is_finished());
     waiting.join().unwrap().unwrap();
     // A poll may have left word again before the release, but mostly nothing was said.
-    let more = cluster.iter().zip(published).filter(|(m, before)| calls(m, "publish") > *before).count();
+    let more = masters.iter().zip(published).filter(|(m, before)| calls(m, "publish") > *before).count();
     assert!(more <= 3);
 }
 
 #[test]
 fn a_release_says_nothing_where_nobody_waits() {
-    let Some(cluster) = masters(3) else { return };
-    let client = settled(&cluster);
+    let Some(masters) = masters(3) else { return };
+    let client = settled(&masters);
     for _ in 0..20 {
         assert_eq!(client.lock("quiet").acquire().unwrap().release(), ReleaseOutcome::Released);
     }
-    assert!(cluster.iter().all(|m| calls(m, "publish") == 0));
+    assert!(masters.iter().all(|m| calls(m, "publish") == 0));
 }
 
 #[test]
 fn a_flood_of_forged_messages_causes_few_attempts() {
-    let Some(cluster) = masters(3) else { return };
-    let (holder, other) = (settled(&cluster), client(&cluster));
+    let Some(masters) = masters(3) else { return };
+    let (holder, other) = (settled(&masters), client(&masters));
     let guard = holder.lock("flood").acquire().unwrap();
     let waiting = waiter(&other, "flood", lazy());
-    all_wait_for(&cluster, "flood", 3);
-    let before: Vec<u64> = cluster.iter().map(|m| calls(m, "eval") + calls(m, "evalsha")).collect();
-    let [_, number, _] = line(&cluster[0], "flood")[0];
+    all_wait_for(&masters, "flood", 3);
+    let before: Vec<u64> = masters.iter().map(|m| calls(m, "eval") + calls(m, "evalsha")).collect();
+    let [_, number, _] = line(&masters[0], "flood")[0];
     let forged = ["1", "not a number", "1:5", &format!("2:{number}"), &format!("1:{number}")];
-    let channel = channels(&cluster[0], "flood").pop().unwrap();
+    let channel = channels(&masters[0], "flood").pop().unwrap();
     for n in 0..4_000 {
-        for master in &cluster[..] {
+        for master in &masters[..] {
             master.command(&["PUBLISH", &channel, forged[n % forged.len()]]).unwrap();
         }
     }
-    for (master, before) in cluster.iter().zip(before) {
+    for (master, before) in masters.iter().zip(before) {
         let attempts = calls(master, "eval") + calls(master, "evalsha") - before;
         // Each attempt is undone: two scripts, and a renewal may come in between.
         assert!((64..=2 * 64 + 8).contains(&attempts), "{attempts} scripts");
@@ -360,9 +361,9 @@ fn a_flood_of_forged_messages_causes_few_attempts() {
 
 #[test]
 fn threads_of_one_client_get_the_lock_in_the_order_in_which_they_came() {
-    let Some(cluster) = masters(3) else { return };
+    let Some(masters) = masters(3) else { return };
     for hand_over in [Duration::ZERO, secs(10)] {
-        let client = settle_again(&cluster, |b| b.hand_over(hand_over));
+        let client = settle_again(&masters, |b| b.hand_over(hand_over));
         let guard = client.lock("fifo").acquire().unwrap();
         let (order, mut threads) = (Arc::new(Mutex::new(Vec::new())), Vec::new());
         for k in 0..8 {
@@ -380,23 +381,23 @@ fn threads_of_one_client_get_the_lock_in_the_order_in_which_they_came() {
         }
         assert_eq!(*order.lock().unwrap(), (0..8).collect::<Vec<_>>(), "hand-over budget {hand_over:?}");
     }
-    no_keys_left(&cluster);
+    no_keys_left(&masters);
 }
 
 /// A client of masters that may be settled already.
-fn settle_again(cluster: &Cluster, with: impl FnOnce(redleash::ClientBuilder) -> redleash::ClientBuilder) -> Client {
-    let client = with(builder(cluster.urls())).build().unwrap();
+fn settle_again(masters: &Masters, with: impl FnOnce(redleash::ClientBuilder) -> redleash::ClientBuilder) -> Client {
+    let client = with(builder(masters.urls())).build().unwrap();
     let _ = client.init();
     client
 }
 
 #[test]
 fn a_lease_is_handed_over_without_the_masters_and_its_token_rises() {
-    let Some(cluster) = masters(3) else { return };
-    let client = settle_again(&cluster, |b| b.hand_over(secs(10)));
+    let Some(masters) = masters(3) else { return };
+    let client = settle_again(&masters, |b| b.hand_over(secs(10)));
     let first = client.lock("hand").acquire().unwrap();
     let token = first.fencing_token().unwrap();
-    let stored = value(&cluster[0], "hand").unwrap();
+    let stored = value(&masters[0], "hand").unwrap();
     let lock = client.lock("hand");
     let (told, hear) = mpsc::channel();
     let second = thread::spawn(move || {
@@ -409,22 +410,22 @@ fn a_lease_is_handed_over_without_the_masters_and_its_token_rises() {
     assert_eq!(first.release(), ReleaseOutcome::Released);
     let (next, state) = hear.recv_timeout(support::SOON).unwrap();
     assert_eq!((next, state), (token + 1, redleash::LeaseState::Held));
-    assert_eq!(value(&cluster[0], "hand").unwrap(), stored, "the masters know of nothing");
+    assert_eq!(value(&masters[0], "hand").unwrap(), stored, "the masters know of nothing");
     // The first holder's signal has ended: disconnected, and nothing in it.
     assert!(lost.try_recv().is_err_and(|e| e.is_disconnected()));
     let second = second.join().unwrap();
     assert!(second.lost().try_recv().is_err_and(|e| e.is_empty()));
     second.check().unwrap();
     drop(second);
-    no_keys_left(&cluster);
+    no_keys_left(&masters);
     let third = client.lock("hand").acquire().unwrap();
     assert!(third.fencing_token().unwrap() > next);
 }
 
 #[test]
 fn tokens_rise_over_many_hand_overs_and_releases() {
-    let Some(cluster) = masters(3) else { return };
-    let client = settle_again(&cluster, |b| b.hand_over(secs(60)));
+    let Some(masters) = masters(3) else { return };
+    let client = settle_again(&masters, |b| b.hand_over(secs(60)));
     let tokens = Arc::new(Mutex::new(Vec::new()));
     thread::scope(|scope| {
         for _ in 0..4 {
@@ -444,8 +445,8 @@ fn tokens_rise_over_many_hand_overs_and_releases() {
 
 #[test]
 fn a_callback_of_a_former_holder_is_not_called_for_the_next() {
-    let Some(cluster) = masters(1) else { return };
-    let client = settle_again(&cluster, |b| b.hand_over(secs(10)));
+    let Some(masters) = masters(1) else { return };
+    let client = settle_again(&masters, |b| b.hand_over(secs(10)));
     let called = Arc::new(AtomicBool::new(false));
     let first = client.lock("cb").acquire().unwrap();
     let flag = called.clone();
@@ -463,8 +464,8 @@ fn a_callback_of_a_former_holder_is_not_called_for_the_next() {
 
 #[test]
 fn leases_that_belong_to_one_holder_are_not_handed_over() {
-    let Some(cluster) = masters(3) else { return };
-    let client = settle_again(&cluster, |b| b.hand_over(secs(10)));
+    let Some(masters) = masters(3) else { return };
+    let client = settle_again(&masters, |b| b.hand_over(secs(10)));
     let cases = [
         Options::new().lease(Lease::Fixed { ttl: secs(20) }),
         Options::new().max_hold(secs(20)),
@@ -475,20 +476,20 @@ fn leases_that_belong_to_one_holder_are_not_handed_over() {
         let name = format!("own{k}");
         let lock = client.lock(&name).options(options);
         let first = lock.acquire().unwrap();
-        let stored = value(&cluster[0], &name).unwrap();
+        let stored = value(&masters[0], &name).unwrap();
         let second = thread::spawn(move || lock.acquire().unwrap());
         eventually("the second is in line", || in_line(&client, &name) == 1);
         drop(first);
         let second = second.join().unwrap();
-        assert_ne!(value(&cluster[0], &name).unwrap(), stored, "case {k}");
+        assert_ne!(value(&masters[0], &name).unwrap(), stored, "case {k}");
         drop(second);
     }
 }
 
 #[test]
 fn a_waiter_with_other_options_gets_a_lease_of_its_own() {
-    let Some(cluster) = masters(3) else { return };
-    let client = settle_again(&cluster, |b| b.hand_over(secs(10)));
+    let Some(masters) = masters(3) else { return };
+    let client = settle_again(&masters, |b| b.hand_over(secs(10)));
     let first = client.lock("own").acquire().unwrap();
     let lock = client.lock("own").options(Options::new().lease(Lease::Watchdog { ttl: secs(5) }));
     let second = thread::spawn(move || lock.acquire().unwrap());
@@ -499,26 +500,26 @@ fn a_waiter_with_other_options_gets_a_lease_of_its_own() {
 
 #[test]
 fn a_wait_that_ends_in_the_local_queue_leaves_no_trace() {
-    let Some(cluster) = masters(3) else { return };
-    let client = settled(&cluster);
+    let Some(masters) = masters(3) else { return };
+    let client = settled(&masters);
     let guard = client.lock("line").acquire().unwrap();
-    let before: Vec<u64> = cluster.iter().map(|m| calls(m, "set")).collect();
+    let before: Vec<u64> = masters.iter().map(|m| calls(m, "set")).collect();
     let start = Instant::now();
     assert!(client.lock("line").try_acquire_for(ms(100)).unwrap().is_none());
     assert!(start.elapsed() >= ms(100));
     assert!(client.lock("line").try_acquire().unwrap().is_none());
-    for (master, before) in cluster.iter().zip(before) {
+    for (master, before) in masters.iter().zip(before) {
         assert_eq!(calls(master, "set"), before, "a thread of this process holds it, so no master was asked");
     }
     drop(guard);
     eventually("it is free at once", || client.lock("line").try_acquire().unwrap().is_some());
-    no_keys_left(&cluster);
+    no_keys_left(&masters);
 }
 
 #[test]
 fn a_lost_lock_lets_the_local_queue_go_on_while_its_guard_lives() {
-    let Some(cluster) = masters(3) else { return };
-    let client = settled(&cluster);
+    let Some(masters) = masters(3) else { return };
+    let client = settled(&masters);
     let guard = client.lock("lost").options(Options::new().lease(Lease::Fixed { ttl: ms(300) })).acquire().unwrap();
     let waiting = waiter(&client, "lost", Options::new());
     eventually("the next one has had it", || waiting.is_finished());
@@ -528,11 +529,11 @@ fn a_lost_lock_lets_the_local_queue_go_on_while_its_guard_lives() {
 
 #[test]
 fn closing_a_client_ends_its_waits() {
-    let Some(cluster) = masters(3) else { return };
-    let (holder, other) = (settled(&cluster), client(&cluster));
+    let Some(masters) = masters(3) else { return };
+    let (holder, other) = (settled(&masters), client(&masters));
     let guard = holder.lock("close").acquire().unwrap();
     let waiting: Vec<_> = (0..3).map(|_| waiter(&other, "close", lazy())).collect();
-    all_wait_for(&cluster, "close", 3);
+    all_wait_for(&masters, "close", 3);
     let report = other.close(secs(10));
     assert_eq!(report.threads_left, 0, "{report:?}");
     for waiter in waiting {
@@ -543,10 +544,10 @@ fn closing_a_client_ends_its_waits() {
 
 #[test]
 fn in_an_outage_every_waiter_gets_its_error_in_its_own_time() {
-    let Some(cluster) = masters(3) else { return };
-    let client = settle(builder(cluster.urls()).outage_patience(secs(1)));
-    cluster[0].kill();
-    cluster[1].kill();
+    let Some(masters) = masters(3) else { return };
+    let client = settle(builder(masters.urls()).outage_patience(secs(1)));
+    masters[0].kill();
+    masters[1].kill();
     let start = Instant::now();
     let threads: Vec<_> = (0..6)
         .map(|_| {
@@ -562,11 +563,11 @@ fn in_an_outage_every_waiter_gets_its_error_in_its_own_time() {
 
 #[test]
 fn a_subscription_ends_some_time_after_the_last_waiter() {
-    let Some(cluster) = masters(3) else { return };
-    let (holder, other) = (settled(&cluster), client(&cluster));
+    let Some(masters) = masters(3) else { return };
+    let (holder, other) = (settled(&masters), client(&masters));
     let guard = holder.lock("linger").acquire().unwrap();
     assert!(other.lock("linger").try_acquire_for(ms(200)).unwrap().is_none());
-    eventually("nobody is subscribed", || cluster.iter().all(|m| channels(m, "linger").is_empty()));
+    eventually("nobody is subscribed", || masters.iter().all(|m| channels(m, "linger").is_empty()));
     drop(guard);
-    eventually("no key is left", || cluster.iter().all(|m| lock_keys(m) == 0));
+    eventually("no key is left", || masters.iter().all(|m| lock_keys(m) == 0));
 }

@@ -1,8 +1,8 @@
 //! The case that breaks plain Redlock: a master forgets a lock that is held, and gives it to another.
 
-use crate::support::servers::Cluster;
 use crate::support::{self, GENERATION, builder, masters, occupy, pttl, secs, settled, vacate, value};
 use redleash::{Client, ClientBuilder, Error, Lease, Lock, LockGuard, Options};
+use redleash_testkit::Masters;
 use std::time::{Duration, Instant};
 
 fn fixed(client: &Client, ttl: Duration) -> Lock {
@@ -10,7 +10,7 @@ fn fixed(client: &Client, ttl: Duration) -> Lock {
 }
 
 /// A holds on masters 1 and 2; then 2 forgets.
-fn held_on_two_of_which_one_forgets(masters: &Cluster, a: &Client, ttl: Duration) -> LockGuard {
+fn held_on_two_of_which_one_forgets(masters: &Masters, a: &Client, ttl: Duration) -> LockGuard {
     occupy(&masters[2], "job");
     let guard = fixed(a, ttl).acquire().unwrap();
     assert!(value(&masters[0], "job").is_some() && value(&masters[1], "job").is_some());
@@ -20,7 +20,7 @@ fn held_on_two_of_which_one_forgets(masters: &Cluster, a: &Client, ttl: Duration
     guard
 }
 
-fn another(masters: &Cluster, with: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Client {
+fn another(masters: &Masters, with: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Client {
     with(builder(masters.urls())).build().unwrap()
 }
 
@@ -114,7 +114,7 @@ fn all_masters_restarted_wait_for_max_lease() {
     let client = support::settle(builder(masters.urls()).max_lease(secs(2)).ttl(secs(2)));
     let guard = client.lock("job").options(Options::new().lease(Lease::Fixed { ttl: secs(2) })).acquire().unwrap();
     for master in &*masters {
-        master.command(&["FLUSHALL"]).unwrap();
+        master.flush().unwrap();
     }
     let flushed = Instant::now();
     let again = client.lock("job").acquire().unwrap();

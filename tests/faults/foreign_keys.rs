@@ -1,8 +1,8 @@
 //! The lock's key is another kind of thing.
 
-use crate::support::servers::Server;
 use crate::support::{self, lock_key, masters, occupy, secs, settled};
 use redleash::{Error, ReleaseOutcome};
+use redleash_testkit::Server;
 
 fn list(master: &Server) {
     assert_eq!(master.command(&["LPUSH", &lock_key("x"), "an item"]).unwrap().int(), Some(1));

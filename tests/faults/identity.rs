@@ -1,9 +1,9 @@
 //! A master is who it was: replicas that are promoted, masters that come back, addresses that lead elsewhere.
 
-use crate::support::proxy::{Fault, Proxy};
-use crate::support::servers::{Server, skipped};
 use crate::support::{GENERATION, SOON, builder, eventually, lock_key, masters, secs, settle, settled, value};
 use redleash::{Client, Error, Lease, LockGuard, Options};
+use redleash_testkit::{Fault, Proxy};
+use redleash_testkit::{Server, skipped};
 
 /// A field of a server's INFO.
 fn info(server: &Server, section: &str, field: &str) -> String {
@@ -100,7 +100,7 @@ fn a_promoted_replica_casts_no_votes() {
     }
     let (primary, replica) = (server(), server());
     replicate(&replica, &primary);
-    let address = Proxy::start(primary.port(), Fault::None);
+    let address = Proxy::start(primary.port(), Fault::None).unwrap();
     let holder = settle(one(address.url()));
     eventually("the replica has the generation", || generation(&replica) == generation(&primary));
     promote(&replica);
@@ -120,11 +120,10 @@ fn a_user_without_info_is_refused() {
     }
     let (primary, replica) = (server(), server());
     replicate(&replica, &primary);
-    let rights = ["ACL", "SETUSER", "lock", "on", ">S3cret", "allkeys", "allchannels", "+@all", "-info"];
     for server in [&primary, &replica] {
-        assert!(server.command(&rights).unwrap().is_ok());
+        server.set_user("lock", "S3cret", &["allkeys", "allchannels", "+@all", "-info"]).unwrap();
     }
-    let address = Proxy::start(primary.port(), Fault::None);
+    let address = Proxy::start(primary.port(), Fault::None).unwrap();
     drop(settle(one(address.url())));
     eventually("the replica has the generation", || generation(&replica) == generation(&primary));
     let url = address.url().replace("://", "://lock:S3cret@");
@@ -189,7 +188,7 @@ fn a_generation_of_an_older_format_is_another_deployment() {
 #[test]
 fn two_servers_that_swap_their_addresses() {
     let Some(masters) = masters(3) else { return };
-    let addresses = [0, 1].map(|i| Proxy::start(masters[i].port(), Fault::None));
+    let addresses = [0, 1].map(|i| Proxy::start(masters[i].port(), Fault::None).unwrap());
     let short = |b: redleash::ClientBuilder| b.max_lease(secs(2)).ttl(secs(2));
     let urls = [addresses[0].url(), addresses[1].url(), masters[2].url()];
     let client = settle(short(builder(urls)));
@@ -221,7 +220,7 @@ fn two_servers_that_swap_their_addresses() {
 #[test]
 fn a_client_leaves_servers_that_are_no_longer_at_their_addresses() {
     let (Some(old), Some(new)) = (masters(3), masters(3)) else { return };
-    let addresses: Vec<Proxy> = old.iter().map(|m| Proxy::start(m.port(), Fault::None)).collect();
+    let addresses: Vec<Proxy> = old.iter().map(|m| Proxy::start(m.port(), Fault::None).unwrap()).collect();
     let client = || builder(addresses.iter().map(Proxy::url)).max_lease(secs(3)).ttl(secs(3));
     let guard = settle(client()).lock("x").acquire().unwrap();
     for (address, master) in addresses.iter().zip(&*new) {
@@ -239,8 +238,8 @@ fn a_demoted_master_is_left_and_its_address_looked_up_again() {
         return;
     }
     let (first, second) = (server(), server());
-    let address = Proxy::start(first.port(), Fault::None);
-    let client = builder([address.url()]).quarantine(false).outage_patience(secs(1)).build().unwrap();
+    let address = Proxy::start(first.port(), Fault::None).unwrap();
+    let client = builder([address.url()]).for_tests().outage_patience(secs(1)).build().unwrap();
     drop(client.lock("x").acquire().unwrap());
     eventually("released", || value(&first, "x").is_none());
     replicate(&first, &second);
@@ -293,7 +292,7 @@ fn clients_of_another_set_with_the_same_name_are_refused() {
 fn a_master_that_is_loading_is_connected_to_again() {
     let Some(masters) = masters(3) else { return };
     drop(settled(&masters));
-    let proxy = Proxy::start(masters[0].port(), Fault::None);
+    let proxy = Proxy::start(masters[0].port(), Fault::None).unwrap();
     let client = builder([proxy.url(), masters[1].url(), masters[2].url()]).build().unwrap();
     for answer in [
         &b"-LOADING Redis is loading the dataset in memory\r\n"[..],

@@ -1,9 +1,9 @@
 //! `init` settles new, empty masters at once, and no others.
 
-use crate::support::servers::{Reply, Server};
 use crate::support::{self, GENERATION, builder, client, eventually, masters, secs, settled};
 use redleash::unversioned::scripts;
 use redleash::{Client, Error};
+use redleash_testkit::{Reply, Server};
 use std::sync::Barrier;
 use std::thread;
 use std::time::Instant;
@@ -18,7 +18,7 @@ fn init_refuses_what_is_not_new() {
     let error = builder(masters.urls()).max_lease(secs(70)).build().unwrap_err();
     assert!(matches!(&error, Error::Config(_)) && error.to_string().contains("other settings"), "{error:?}");
     // One of them forgot: a lease may rest on what it had said.
-    masters[1].command(&["FLUSHALL"]).unwrap();
+    masters[1].flush().unwrap();
     let error = client.init().unwrap_err();
     assert!(matches!(&error, Error::NotBlank(_)), "{error:?}");
     assert!(error.to_string().contains("is empty, and may have forgotten"), "{error}");
@@ -61,7 +61,7 @@ fn an_init_settles_only_what_it_has_found_empty_and_nothing_has_happened_to_sinc
     assert!(says(eval("blank", &["aa", ""]), ""), "a look leaves none");
     // It forgot what it had voted since.
     assert!(mark("a"));
-    master.command(&["FLUSHALL"]).unwrap();
+    master.flush().unwrap();
     assert!(!init("a") && master.command(&["GET", GENERATION]).unwrap().is_nil());
     // Its process is another one, with data from before.
     assert!(mark("a"));
@@ -74,7 +74,7 @@ fn an_init_settles_only_what_it_has_found_empty_and_nothing_has_happened_to_sinc
     assert!(mark("b") && !init("a") && init("b") && !mark("c"));
     assert!(init("b"), "it says that it is done");
     // A lock came in between, and one whose client asked for the generation.
-    master.command(&["FLUSHALL"]).unwrap();
+    master.flush().unwrap();
     assert!(mark("a"));
     master.command(&["SET", "rl:L:{x}", "somebody"]).unwrap();
     assert!(!init("a"));
@@ -90,7 +90,7 @@ fn of_many_inits_at_once_one_settles_the_masters_and_all_say_that_it_is_done() {
     let Some(masters) = masters(3) else { return };
     for round in 0..15 {
         for master in &*masters {
-            master.command(&["FLUSHALL"]).unwrap();
+            master.flush().unwrap();
         }
         let clients: Vec<Client> = (0..6).map(|_| client(&masters)).collect();
         let start = Barrier::new(clients.len());
@@ -134,7 +134,7 @@ fn an_init_that_dies_does_not_hinder_the_next_one() {
     assert!(left.enumerate().all(|(i, g)| g.ends_with(&format!(":{i:02x}{:016x}", 8))));
     // It had marked one: the next one waits until that is over.
     for master in &*masters {
-        master.command(&["FLUSHALL"]).unwrap();
+        master.flush().unwrap();
     }
     masters[1]
         .command(&["SET", GENERATION, &format!("init:{}:01{:016x}", identity(&masters[1]), 8), "PX", "1500"])

@@ -8,7 +8,7 @@ fn flushed_taken_by_another_and_released_again() {
     let Some(masters) = masters(1) else { return };
     let (a, b) = (client(&masters), client(&masters));
     let guard = a.lock("x").acquire().unwrap();
-    masters[0].command(&["FLUSHALL"]).unwrap();
+    masters[0].flush().unwrap();
     let other = b.lock("x").try_acquire().unwrap().expect("one master has no memory but its own");
     drop(other);
     support::no_keys_left(&masters);
@@ -25,7 +25,7 @@ fn the_watchdog_finds_a_lost_key() {
     let Some(masters) = masters(1) else { return };
     let client = client(&masters);
     let guard = client.lock("x").options(Options::new().lease(Lease::Watchdog { ttl: secs(3) })).acquire().unwrap();
-    masters[0].command(&["FLUSHALL"]).unwrap();
+    masters[0].flush().unwrap();
     assert_eq!(guard.lost().recv_timeout(SOON).unwrap().reason, LossReason::KeyAbsent);
     assert_eq!(reason(guard.check()), LossReason::KeyAbsent);
     assert_eq!(value(&masters[0], "x"), None, "not written again");
@@ -37,7 +37,7 @@ fn verify_finds_a_lost_key() {
     let client = client(&masters);
     let guard = client.lock("x").acquire().unwrap();
     guard.verify().unwrap();
-    masters[0].command(&["FLUSHALL"]).unwrap();
+    masters[0].flush().unwrap();
     assert_eq!(reason(guard.verify()), LossReason::KeyAbsent);
     assert_eq!(reason(guard.check()), LossReason::KeyAbsent);
 }
@@ -47,7 +47,7 @@ fn taken_by_another_is_taken() {
     let Some(masters) = masters(1) else { return };
     let (a, b) = (client(&masters), client(&masters));
     let guard = a.lock("x").acquire().unwrap();
-    masters[0].command(&["FLUSHALL"]).unwrap();
+    masters[0].flush().unwrap();
     let other = b.lock("x").try_acquire().unwrap().unwrap();
     assert_eq!(reason(guard.extend(secs(20))), LossReason::Taken);
     drop(guard);
@@ -62,7 +62,7 @@ fn three_masters_flushed_at_once_give_no_votes_to_anybody() {
     let client = settled(&masters);
     let guard = client.lock("x").acquire().unwrap();
     for master in &*masters {
-        master.command(&["FLUSHALL"]).unwrap();
+        master.flush().unwrap();
     }
     // The quarantine vouches that nobody else was granted: the lease holds to its end, but no renewal counts.
     assert!(matches!(guard.extend(secs(40)), Err(Error::NoQuorum(_) | Error::Quarantined { .. })));

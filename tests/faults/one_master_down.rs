@@ -77,7 +77,7 @@ fn a_hung_master_that_comes_back_votes_again() {
     // It votes again, so another may go now.
     eventually("the master gets keys again", || {
         let guard = client.lock("again").acquire().unwrap();
-        let there = support::servers::wait_until(ms(50), || value(&masters[0], "again").is_some());
+        let there = redleash_testkit::wait_until(ms(50), || value(&masters[0], "again").is_some());
         drop(guard);
         there
     });
@@ -115,7 +115,7 @@ fn a_flushed_master_is_healed_by_the_holder() {
     let Some(masters) = masters(3) else { return };
     let client = support::settle(support::builder(masters.urls()).max_lease(secs(3)).ttl(secs(3)));
     let guard = client.lock("held").acquire().unwrap();
-    masters[2].command(&["FLUSHALL"]).unwrap();
+    masters[2].flush().unwrap();
     eventually("the renewal writes the lost key again", || value(&masters[2], "held").is_some());
     guard.check().unwrap();
     guard.verify().unwrap();

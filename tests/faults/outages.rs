@@ -1,27 +1,27 @@
 //! Too few masters: while a lock is held, its loss is announced in time; while one is asked for, the error names everyone.
 
-use crate::support::servers::Cluster;
 use crate::support::{
     self, builder, client, deadline, eventually, let_pass, masters, ms, no_keys_left, reason, secs, settle, settled,
 };
 use redleash::{Error, Lease, LeaseState, LossReason, MasterAnswer, Options, Retry};
+use redleash_testkit::Masters;
 use std::thread;
 use std::time::Instant;
 
-fn pause(masters: &Cluster, which: &[usize]) {
+fn pause(masters: &Masters, which: &[usize]) {
     for i in which {
         masters[*i].pause().unwrap();
     }
 }
 
-fn resume(masters: &Cluster) {
+fn resume(masters: &Masters) {
     for master in &**masters {
         master.resume().unwrap();
     }
 }
 
 /// Every master is in the tally, by host and port.
-fn names_all(error: &Error, masters: &Cluster) {
+fn names_all(error: &Error, masters: &Masters) {
     let tally = error.tally().unwrap();
     assert_eq!(tally.masters.len(), masters.len());
     let text = error.to_string();

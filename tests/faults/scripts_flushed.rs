@@ -1,10 +1,10 @@
 //! SCRIPT FLUSH at any moment costs nobody a lock.
 
-use crate::support::servers::Cluster;
 use crate::support::{self, always, builder, masters, no_keys_left, secs, settle, settled};
 use redleash::{Lease, Options, ReleaseOutcome};
+use redleash_testkit::Masters;
 
-fn flush(masters: &Cluster) {
+fn flush(masters: &Masters) {
     for master in &**masters {
         assert!(master.command(&["SCRIPT", "FLUSH"]).unwrap().is_ok());
     }

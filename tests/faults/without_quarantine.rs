@@ -19,7 +19,7 @@ fn a_client_without_quarantine_is_kept_out_of_another_deployment() {
 }
 
 /// What both of them lock: a client of the first master, and one of all three.
-fn one_beside_three(masters: &support::servers::Cluster) -> (Client, Client) {
+fn one_beside_three(masters: &redleash_testkit::Masters) -> (Client, Client) {
     let one = builder([masters[0].url()]).build().unwrap();
     drop(one.lock("warm").acquire().unwrap());
     support::no_keys_left(masters);
@@ -45,7 +45,7 @@ fn a_client_of_one_master_that_came_in_by_a_flush_is_put_out_when_the_others_com
     let Some(masters) = masters(3) else { return };
     let (one, three) = one_beside_three(&masters);
     let theirs = three.lock("x").acquire().unwrap();
-    masters[0].command(&["FLUSHALL"]).unwrap();
+    masters[0].flush().unwrap();
     let lease = Options::new().lease(Lease::Watchdog { ttl: ms(1_500) });
     let stray = one.lock("x").options(lease).try_acquire().unwrap();
     // They come by.
@@ -71,7 +71,7 @@ fn a_client_without_quarantine_that_has_seen_a_generation_notices_its_loss() {
     // Also the second time: what it was answered in between must not make it forget that there had been a generation.
     for flush in 1..=2 {
         for master in &*masters {
-            master.command(&["FLUSHALL"]).unwrap();
+            master.flush().unwrap();
         }
         let refused = loose.lock("x").try_acquire();
         assert!(matches!(refused, Err(Error::Quarantined { .. })), "{flush}: {refused:?}");

@@ -1,9 +1,9 @@
 //! Masters that can never serve together are refused, by name.
 
 use crate::support::child::ran_alone;
-use crate::support::servers::Server;
 use crate::support::{builder, client, eventually, masters, secs, settle, settled};
 use redleash::{Client, Error};
+use redleash_testkit::Server;
 use std::sync::Mutex;
 
 fn name(server: &Server) -> String {

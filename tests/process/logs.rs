@@ -1,10 +1,10 @@
 //! What the log says: one line per lock and change of its state, one per master and change of its state; the rest is debug.
 
 use crate::support::child::ran_alone;
-use crate::support::servers::Server;
 use crate::support::{self, builder, eventually, masters, ms, secs, settle};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use redleash::{Client, LeaseState, LockGuard, ReleaseOutcome, WatchdogMode};
+use redleash_testkit::Server;
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};

@@ -41,7 +41,7 @@ fn no_larger(before: &Size) {
     // machine is slow enough: one of a name is no growth. Nor is it when one watchdog of twenty is late and one more
     // begins. A thread that has ended is gone a moment later.
     let count = |names: &[String], name: &String| names.iter().filter(|n| *n == name).count();
-    let same = support::servers::wait_until(SOON, || {
+    let same = redleash_testkit::wait_until(SOON, || {
         let now = size();
         now.ours.iter().all(|name| count(&now.ours, name) <= (5 * count(&before.ours, name) / 4).max(1))
             && now.threads - now.ours.len() <= before.threads - before.ours.len()

@@ -9,6 +9,7 @@
 
 use super::{SOON, eventually, ms, secs};
 use fork::{Fork, fork};
+use redleash_testkit::wait_until;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process, waitid, waitpid};
 use std::any::type_name_of_val;
 use std::io::{self, BufRead, BufReader, Write};
@@ -148,14 +149,14 @@ impl Child {
     #[track_caller]
     pub fn end(&mut self, limit: Duration) -> ExitStatus {
         let mut status = None;
-        let ended = super::servers::wait_until(limit, || {
+        let ended = wait_until(limit, || {
             status = self.process.try_wait().unwrap();
             status.is_some()
         });
         assert!(ended, "the child did not end within {limit:?}");
         // What it wrote last is shown before this test fails.
         let reader = self.reader.take();
-        super::servers::wait_until(secs(1), || reader.as_ref().is_none_or(JoinHandle::is_finished));
+        wait_until(secs(1), || reader.as_ref().is_none_or(JoinHandle::is_finished));
         status.unwrap()
     }
 }

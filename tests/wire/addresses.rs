@@ -1,8 +1,8 @@
 //! Every way to name a master: TCP, Unix socket, another database, a user with a password.
 
-use crate::support::servers::Server;
 use crate::support::{self, builder, client, eventually, lock_key, masters, secs, settle};
 use redleash::{Client, ReleaseOutcome};
+use redleash_testkit::Server;
 
 fn a_whole_life(client: &Client) {
     for _ in 0..3 {
@@ -16,7 +16,7 @@ fn a_whole_life(client: &Client) {
 
 #[test]
 fn unix_sockets() {
-    if support::servers::skipped() {
+    if redleash_testkit::skipped() {
         return;
     }
     let servers: Vec<Server> = (0..3).map(|_| Server::start_with_socket().unwrap()).collect();
@@ -63,14 +63,8 @@ fn users_with_passwords() {
     let Some(masters) = masters(3) else { return };
     for master in &*masters {
         // A password with characters that a URL must escape.
-        let user = ["ACL", "SETUSER", "worker", "on", ">p@ss/w:rd%", "allkeys", "allchannels", "+@all"];
-        assert!(master.command(&user).unwrap().is_ok());
-        assert!(
-            master
-                .command(&["ACL", "SETUSER", "plain", "on", ">secret", "allkeys", "allchannels", "+@all"])
-                .unwrap()
-                .is_ok()
-        );
+        master.set_user("worker", "p@ss/w:rd%", &["allkeys", "allchannels", "+@all"]).unwrap();
+        master.set_user("plain", "secret", &["allkeys", "allchannels", "+@all"]).unwrap();
     }
     let as_user =
         |user: &str| masters.iter().map(|m| format!("redis://{user}@127.0.0.1:{}", m.port())).collect::<Vec<_>>();

@@ -1,8 +1,8 @@
 //! How a connection is made, what can be wrong with it, and what the user reads then.
 
-use crate::support::servers::{Server, skipped};
 use crate::support::{builder, eventually, masters, masters_with, secs};
 use redleash::Error;
+use redleash_testkit::{Server, skipped};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
@@ -105,9 +105,8 @@ fn rights_that_are_missing() {
     let Some(masters) = masters(1) else { return };
     let url = format!("redis://lock:S3cret@127.0.0.1:{}", masters[0].port());
     let allow = |rights: &str| {
-        let head = ["ACL", "SETUSER", "lock", "reset", "on", ">S3cret"];
-        let words: Vec<&str> = head.into_iter().chain(rights.split_whitespace()).collect();
-        assert!(masters[0].command(&words).unwrap().is_ok());
+        let rights: Vec<&str> = ["reset", "on", ">S3cret"].into_iter().chain(rights.split_whitespace()).collect();
+        masters[0].set_user("lock", "S3cret", &rights).unwrap();
     };
     let refused = |rights: &str| {
         allow(rights);

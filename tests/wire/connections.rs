@@ -1,11 +1,11 @@
 //! Connections that end: while they are idle, while the client is closed, under signals.
 
 use crate::support::child::{Child, Task, entry, hear, say};
-use crate::support::servers::{Server, wait_until};
 use crate::support::{
     self, SOON, always, builder, eventually, masters, masters_with, ms, no_keys_left, secs, settled, value,
 };
 use redleash::Client;
+use redleash_testkit::{Server, wait_until};
 use rustix::process::{Signal, kill_process};
 use std::collections::BTreeSet;
 use std::thread;

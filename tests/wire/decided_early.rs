@@ -1,14 +1,14 @@
 //! Rounds that are decided while they are still being written: their answers are read, and nobody sleeps on.
 
-use crate::support::servers::Cluster;
 use crate::support::{self, builder, deadline, eventually, lock_keys, masters, ms, secs, settled};
 use redleash::{Client, Error, Lease, LockGuard, Options, ReleaseOutcome};
+use redleash_testkit::Masters;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Instant;
 
 /// A client that finds out within half a second that a master hangs. The masters are settled with more patience.
-fn quick(masters: &Cluster) -> Client {
+fn quick(masters: &Masters) -> Client {
     drop(settled(masters));
     let quick = builder(masters.urls()).master_timeout(ms(200)).round_timeout(ms(200));
     quick.hang_timeout(ms(500)).connect_timeout(ms(250)).ttl(secs(4)).build().unwrap()

@@ -1,9 +1,9 @@
 //! Releases and undos: on the connection of what they undo, behind it, and as often as they need to.
 
-use crate::support::proxy::{Fault, Proxy};
 use crate::support::{self, builder, eventually, lock_keys, masters, ms, no_keys_left, pttl, secs, settled};
 use redleash::unversioned::scripts;
 use redleash::{Client, Options};
+use redleash_testkit::{Fault, Proxy};
 use std::time::Instant;
 
 /// A script that a slow master did not know was sent in full behind the release of its own lock: the key came back and
@@ -45,7 +45,7 @@ fn no_script_is_sent_again_behind_the_release_of_its_lock() {
 fn undelivered_releases_wait_for_the_connection_of_their_own_lane() {
     let Some(masters) = masters(3) else { return };
     drop(settled(&masters));
-    let proxy = Proxy::start(masters[0].port(), Fault::None);
+    let proxy = Proxy::start(masters[0].port(), Fault::None).unwrap();
     let nodes = [proxy.url(), masters[1].url(), masters[2].url()];
     let client = builder(nodes).lanes(3).connect_timeout(ms(250)).build().unwrap();
     let guards: Vec<_> = (0..30).map(|i| client.lock(&format!("x/{i}")).acquire().unwrap()).collect();
@@ -65,7 +65,7 @@ fn undelivered_releases_wait_for_the_connection_of_their_own_lane() {
 fn a_minimum_hold_is_not_prolonged_by_a_late_delivery() {
     let Some(masters) = masters(3) else { return };
     drop(settled(&masters));
-    let proxy = Proxy::start(masters[0].port(), Fault::None);
+    let proxy = Proxy::start(masters[0].port(), Fault::None).unwrap();
     let client = builder([proxy.url(), masters[1].url(), masters[2].url()]).connect_timeout(ms(250)).build().unwrap();
     let hold = secs(6);
     let guard = client.lock("x").options(Options::new().min_hold(hold)).acquire().unwrap();
@@ -91,7 +91,7 @@ fn a_minimum_hold_is_not_prolonged_by_a_late_delivery() {
 fn a_minimum_hold_is_not_prolonged_by_a_lost_answer() {
     let Some(masters) = masters(3) else { return };
     drop(settled(&masters));
-    let proxy = Proxy::start(masters[0].port(), Fault::None);
+    let proxy = Proxy::start(masters[0].port(), Fault::None).unwrap();
     let client = builder([proxy.url(), masters[1].url(), masters[2].url()]).connect_timeout(ms(250)).build().unwrap();
     let hold = secs(6);
     let guard = client.lock("x").options(Options::new().min_hold(hold)).acquire().unwrap();

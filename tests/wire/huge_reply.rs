@@ -1,9 +1,9 @@
 //! A server that sends 256 MB, or lists in lists without end, costs a client neither memory nor its stack.
 
 use crate::support::child::{Child, Task, entry, say};
-use crate::support::proxy::{Fault, Proxy};
 use crate::support::{self, SOON, builder, eventually, masters, proc, secs, settled};
 use redleash::ReleaseOutcome;
+use redleash_testkit::{Fault, Proxy};
 
 const SIZE: u64 = 256 << 20;
 
@@ -29,7 +29,7 @@ fn grown_since(before: u64) -> u64 {
 
 fn huge_reply_child(task: Task) {
     let port = |url: &String| url.rsplit_once(':').unwrap().1.parse().unwrap();
-    let proxy = Proxy::start(port(&task.nodes[2]), Fault::None);
+    let proxy = Proxy::start(port(&task.nodes[2]), Fault::None).unwrap();
     let urls = [task.nodes[0].clone(), task.nodes[1].clone(), proxy.url()];
     // Everything that is needed once is there before memory is looked at.
     let warm = builder(urls.clone()).build().unwrap();
@@ -50,7 +50,7 @@ fn huge_reply_child(task: Task) {
     let client = builder(urls).build().unwrap();
     eventually("the third master votes", || {
         let guard = client.lock("margin").acquire().unwrap();
-        support::servers::wait_until(support::ms(50), || guard.margin() == 1)
+        redleash_testkit::wait_until(support::ms(50), || guard.margin() == 1)
     });
     let taken = proxy.flooded();
     proxy.set(Fault::Flood(SIZE));
@@ -71,7 +71,7 @@ fn lists_in_lists_do_not_use_up_the_stack() {
     const LESS_DEEP: &[u8] = &deep::<40_000>();
     let Some(masters) = masters(3) else { return };
     drop(settled(&masters));
-    let proxy = Proxy::start(masters[2].port(), Fault::None);
+    let proxy = Proxy::start(masters[2].port(), Fault::None).unwrap();
     for bytes in [DEEP, LESS_DEEP] {
         let client = builder([masters[0].url(), masters[1].url(), proxy.url()]).build().unwrap();
         drop(client.lock("warm").acquire().unwrap());

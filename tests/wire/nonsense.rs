@@ -1,9 +1,9 @@
 //! One of three masters answers nonsense, half a reply, far too much, or one byte a second. The other two carry on, it gives no vote, and when it is well again it is used again.
 
-use crate::support::proxy::{Fault, Proxy};
-use crate::support::servers::Cluster;
 use crate::support::{self, builder, eventually, masters, no_keys_left, occupy, secs, settled};
 use redleash::{Client, Error, ReleaseOutcome};
+use redleash_testkit::Masters;
+use redleash_testkit::{Fault, Proxy};
 use std::time::Instant;
 
 /// What a server may say instead of its reply.
@@ -26,7 +26,7 @@ const NONSENSE: [Fault; 12] = [
 
 /// Two honest masters and a third behind a proxy.
 struct Stage {
-    masters: Cluster,
+    masters: Masters,
     proxy: Proxy,
     urls: Vec<String>,
 }
@@ -34,7 +34,7 @@ struct Stage {
 fn stage() -> Option<Stage> {
     let masters = masters(3)?;
     drop(settled(&masters));
-    let proxy = Proxy::start(masters[2].port(), Fault::None);
+    let proxy = Proxy::start(masters[2].port(), Fault::None).unwrap();
     let urls = vec![masters[0].url(), masters[1].url(), proxy.url()];
     Some(Stage { masters, proxy, urls })
 }
@@ -66,7 +66,7 @@ impl Stage {
         self.proxy.mend();
         eventually(&format!("the third master votes again after {what}"), || {
             let guard = client.lock("back").acquire().unwrap();
-            support::servers::wait_until(support::ms(50), || guard.margin() == 1)
+            redleash_testkit::wait_until(support::ms(50), || guard.margin() == 1)
         });
     }
 }
@@ -136,7 +136,7 @@ fn one_byte_a_second() {
 #[test]
 fn a_dripping_majority_is_an_error_within_the_limit() {
     let Some(stage) = stage() else { return };
-    let second = Proxy::start(stage.masters[1].port(), Fault::None);
+    let second = Proxy::start(stage.masters[1].port(), Fault::None).unwrap();
     let client = builder([stage.masters[0].url(), second.url(), stage.proxy.url()]).build().unwrap();
     drop(client.lock("warm").acquire().unwrap());
     stage.proxy.set(Fault::Drip);

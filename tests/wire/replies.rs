@@ -1,15 +1,15 @@
 //! A reply answers the request that it belongs to, or nobody's.
 
-use crate::support::proxy::{Fault, Proxy};
-use crate::support::servers::Cluster;
 use crate::support::{self, builder, eventually, lock_keys, masters, ms, no_keys_left, occupy, secs};
 use redleash::Client;
+use redleash_testkit::Masters;
+use redleash_testkit::{Fault, Proxy};
 use std::thread;
 
 /// One master behind a proxy, where a key of somebody else's is in the way of "taken"; one connection carries everything.
-fn one_behind_a_proxy() -> Option<(Cluster, Proxy, Client)> {
+fn one_behind_a_proxy() -> Option<(Masters, Proxy, Client)> {
     let masters = masters(1)?;
-    let proxy = Proxy::start(masters[0].port(), Fault::None);
+    let proxy = Proxy::start(masters[0].port(), Fault::None).unwrap();
     let patient = builder([proxy.url()]).lanes(1).master_timeout(secs(10)).round_timeout(secs(10));
     let client = patient.hang_timeout(secs(20)).build().unwrap();
     drop(client.lock("warm up").acquire().unwrap());
@@ -19,7 +19,7 @@ fn one_behind_a_proxy() -> Option<(Cluster, Proxy, Client)> {
 }
 
 /// Afterwards the connection has been replaced, and its successor's answers are for those who asked.
-fn a_new_connection_works(masters: &Cluster, proxy: &Proxy, client: &Client, before: u64) {
+fn a_new_connection_works(masters: &Masters, proxy: &Proxy, client: &Client, before: u64) {
     eventually("the connection is replaced", || proxy.accepted() > before);
     eventually("it works again", || client.lock("again").try_acquire().is_ok_and(|guard| guard.is_some()));
     assert!(client.lock("taken").try_acquire().unwrap().is_none());

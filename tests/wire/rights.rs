@@ -1,8 +1,8 @@
 //! What the library may need to be allowed on a master, and what it says where it is not.
 
-use crate::support::servers::{Cluster, Server};
 use crate::support::{self, builder, client, eventually, masters, no_keys_left, secs, settled, value};
 use redleash::{Error, Options, ReleaseOutcome, Retry};
+use redleash_testkit::{Masters, Server};
 use std::io::Write;
 
 /// The rights that the documentation names.
@@ -10,18 +10,15 @@ const RIGHTS: &str = "resetkeys resetchannels -@all ~rl:* &rl:* +eval +evalsha +
                       +mget +type +info +publish +subscribe +unsubscribe +ping";
 
 fn allow(master: &Server, rights: &str) {
-    let words: Vec<&str> =
-        ["ACL", "SETUSER", "lock", "on", ">S3cret"].into_iter().chain(rights.split_whitespace()).collect();
-    let reply = master.command(&words).unwrap();
-    assert!(reply.is_ok(), "{reply:?}");
+    master.set_user("lock", "S3cret", &rights.split_whitespace().collect::<Vec<_>>()).unwrap();
 }
 
-fn urls(masters: &Cluster) -> Vec<String> {
+fn urls(masters: &Masters) -> Vec<String> {
     masters.iter().map(|m| format!("redis://lock:S3cret@127.0.0.1:{}", m.port())).collect()
 }
 
 /// Everything that a lock's life asks of a master.
-fn a_whole_life(masters: &Cluster) {
+fn a_whole_life(masters: &Masters) {
     let limited = builder(urls(masters)).build().unwrap();
     // Twice: the first vote of a connection is cast by the script, the next ones by plain commands.
     for _ in 0..3 {
@@ -35,7 +32,7 @@ fn a_whole_life(masters: &Cluster) {
     }
     eventually("all three vote", || {
         let guard = limited.lock("margin").acquire().unwrap();
-        support::servers::wait_until(support::ms(50), || guard.margin() == 1)
+        redleash_testkit::wait_until(support::ms(50), || guard.margin() == 1)
     });
     drop(limited.lock("fenced").options(Options::new().fenced(true)).acquire().unwrap());
     // Who may publish and subscribe is woken: the poll of this waiter is rare.
@@ -138,7 +135,7 @@ fn the_readmes_rights_can_be_pasted_into_redis_cli_and_into_a_shell() {
         let port = format!("redis-cli -p {} ", master.port());
         let line = pasted("redis-cli ").replacen("redis-cli ", &port, 1);
         // In a directory of its own, for an unquoted `>` would write a file.
-        let scratch = support::servers::Scratch::new().unwrap();
+        let scratch = redleash_testkit::Scratch::new().unwrap();
         let answer = paste(std::process::Command::new("sh").current_dir(scratch.path()), &line);
         assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0, "a file was written");
         answer
@@ -162,8 +159,7 @@ fn a_user_without_a_channel_releases() {
     let Some(masters) = masters(3) else { return };
     drop(settled(&masters));
     for master in &*masters {
-        let words = ["ACL", "SETUSER", "lock", "on", ">p", "resetkeys", "resetchannels", "~rl:*", "+@all"];
-        assert!(master.command(&words).unwrap().is_ok());
+        master.set_user("lock", "p", &["resetkeys", "resetchannels", "~rl:*", "+@all"]).unwrap();
     }
     let client = builder(masters.iter().map(|m| format!("redis://lock:p@127.0.0.1:{}", m.port()))).build().unwrap();
     for _ in 0..3 {

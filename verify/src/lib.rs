@@ -8,7 +8,6 @@ pub mod nemesis;
 pub mod peers;
 pub mod planted;
 pub mod scale;
-pub mod servers;
 pub mod sim;
 
 /// The result of a program: one plain line, and whether everything held.

@@ -9,7 +9,6 @@ mod replies;
 mod script;
 
 use crate::Verdict;
-use crate::servers::Server as Real;
 use crate::sim::clock::{Clock, EPOCH_US};
 use crate::sim::lua::Interpreter;
 use crate::sim::resp::{self, Reply};

@@ -21,7 +21,6 @@ pub mod report;
 pub mod worker;
 
 use crate::Verdict;
-use crate::servers::{Scratch, available, wait_until};
 use arena::{Arena, COMMAND_TTL, MAX_LEASE, Setup, TTL};
 use check::History;
 use clock::Shim;

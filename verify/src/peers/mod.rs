@@ -14,7 +14,6 @@ pub mod seed;
 
 use crate::Verdict;
 use crate::nemesis::clock::Shim;
-use crate::servers::Scratch;
 use clap::ValueEnum;
 use parking_lot::Mutex;
 use roster::Peer;

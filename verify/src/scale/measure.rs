@@ -1,7 +1,7 @@
 //! What every sweep needs: settled masters, a client, load, and what processes use.
 
-use crate::servers::{Cluster, Server};
 use redleash::{Client, ClientBuilder, Error, Lock};
+use redleash_testkit::{Masters, Server};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

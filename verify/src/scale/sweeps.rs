@@ -4,8 +4,8 @@ use super::measure::{Load, builder, failed, joined, load, masters, percentile, s
 use super::plot::{Axis, Plot, Series, number};
 use super::sheet::Sheet;
 use crate::nemesis::proxy::{Link, Proxy};
-use crate::servers::{Cluster, Server};
-use redleash::{Client, Error, Options};
+use redleash::{Client, Error};
+use redleash_testkit::{Masters, Server};
 use std::io;
 use std::thread;
 use std::time::Duration;

@@ -1,111 +1,27 @@
-//! Real redis-servers on loopback.
-//!
-//! Integration tests include this file by `#[path]`, so it needs nothing but std and rustix.
-#![allow(dead_code, unreachable_pub, reason = "every test binary includes it and uses a part")]
-#![allow(clippy::disallowed_methods, reason = "the harness waits for other processes, not for the library's clock")]
+//! One redis-server: how it is started, disturbed and ended.
 
+use crate::reply::{REPLY_TIMEOUT, Reply, ask};
+use crate::scratch::Scratch;
+use crate::wait_until;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
-use std::ops::Deref;
+use std::io;
+use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 
-const START_LIMIT: Duration = Duration::from_secs(10);
-const REPLY_LIMIT: Duration = Duration::from_secs(5);
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 const PORTS_TRIED: usize = 50;
 /// Below the ports that outgoing connections get, so that nothing takes the port of a server that is down.
 const FIRST_PORT: u32 = 20_000;
 const PORTS: u32 = 12_000;
 
-/// Can redis-server be started on this machine?
-pub fn available() -> bool {
-    let version = Command::new("redis-server").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-    version.is_ok_and(|status| status.success())
-}
-
-/// `true`, and said on stderr past the test harness's capture, when there is no redis-server to test against.
-pub fn skipped() -> bool {
-    let skip = !available();
-    if skip {
-        let _ = writeln!(io::stderr(), "SKIPPED: redis-server is not installed");
-    }
-    skip
-}
-
-/// Waits until `state` holds; `false` if it does not within `limit`.
-pub fn wait_until(limit: Duration, mut state: impl FnMut() -> bool) -> bool {
-    let start = Instant::now();
-    loop {
-        if state() {
-            return true;
-        }
-        if start.elapsed() >= limit {
-            return false;
-        }
-        thread::sleep(Duration::from_millis(2));
-    }
-}
-
-/// A private directory that goes with its owner, however the owner ends.
-pub struct Scratch {
-    path: PathBuf,
-    keeper: Child,
-}
-
-/// Outlives an owner that was killed: the pipe closes, the last process named on it ends and the directory goes.
-const KEEPER: &str = r#"pid=0
-while read -r next; do pid=$next; done
-[ "$pid" = 0 ] || kill -9 "$pid"
-rm -rf "$1""#;
-
-impl Scratch {
-    pub fn new() -> io::Result<Scratch> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("redleash-{}-{count}", std::process::id()));
-        fs::create_dir(&path)?;
-        let keeper = Command::new("sh")
-            .args(["-c", KEEPER, "sh"])
-            .arg(&path)
-            .process_group(0) // Ctrl-C is not for the keeper
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .inspect_err(|_| drop(fs::remove_dir_all(&path)))?;
-        Ok(Scratch { path, keeper })
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// The process that must not outlive us; 0 for none.
-    fn keep(&mut self, pid: u32) -> io::Result<()> {
-        match &mut self.keeper.stdin {
-            Some(pipe) => writeln!(pipe, "{pid}"),
-            None => Ok(()),
-        }
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.path);
-        let _ = self.keeper.kill();
-        let _ = self.keeper.wait();
-    }
-}
-
-/// One redis-server: loopback only, nothing on disk unless its arguments say so, its own port and directory. Dropping it
-/// ends it.
+/// One redis-server: on loopback only, with a port and a directory of its own, and nothing on disk unless its arguments say
+/// so. Dropping it ends it.
 pub struct Server {
     port: u16,
     args: Vec<String>,
@@ -122,21 +38,38 @@ struct Process {
 }
 
 impl Server {
+    /// Starts one, empty; returns when it answers.
+    ///
+    /// # Errors
+    ///
+    /// If redis-server cannot be started, finds no free port, or does not answer within ten seconds.
     pub fn start() -> io::Result<Server> {
         Server::start_with(&[])
     }
 
-    /// With further arguments of redis-server, such as `["--requirepass", "x"]`.
+    /// The same with further arguments of redis-server, such as `["--requirepass", "secret"]` or `["--appendonly", "yes"]`.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Server::start).
     pub fn start_with(args: &[&str]) -> io::Result<Server> {
         Server::open(args, &[], false)
     }
 
-    /// With further arguments, and more in its environment.
+    /// The same with further arguments, and more in its environment.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Server::start).
     pub fn start_under(args: &[&str], env: &[(String, String)]) -> io::Result<Server> {
         Server::open(args, env, false)
     }
 
-    /// Listens on a unix socket too: [`unix_url`](Server::unix_url).
+    /// One that listens on a Unix socket too: [`unix_url`](Server::unix_url).
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Server::start).
     pub fn start_with_socket() -> io::Result<Server> {
         Server::open(&[], &[], true)
     }
@@ -166,25 +99,33 @@ impl Server {
         Err(last)
     }
 
+    /// Its port on loopback, also while it is down.
+    #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The process that serves, or served last.
+    /// The process id of the server, or of the one that served last.
+    #[must_use]
     pub fn pid(&self) -> u32 {
         self.process().child.id()
     }
 
-    /// Its address, with the password if it asks for one.
+    /// Its address as a node of a client, with the password if it asks for one.
+    #[must_use]
     pub fn url(&self) -> String {
         let password = self.password.as_ref().map(|p| format!(":{p}@")).unwrap_or_default();
         format!("redis://{password}127.0.0.1:{}", self.port)
     }
 
+    /// Its address by its Unix socket; `None` unless it was started with one.
+    #[must_use]
     pub fn unix_url(&self) -> Option<String> {
         self.socket.as_ref().map(|path| format!("unix://{}", path.display()))
     }
 
+    /// Whether its process runs; a paused one does.
+    #[must_use]
     pub fn is_alive(&self) -> bool {
         let mut process = self.process();
         process.running && matches!(process.child.try_wait(), Ok(None))
@@ -195,7 +136,11 @@ impl Server {
         self.process().kill();
     }
 
-    /// The same address with nothing in it, and a new run id.
+    /// Kills it, and starts it again at the same address with nothing in it and a new run id: a crash without persistence.
+    ///
+    /// # Errors
+    ///
+    /// If it does not come back within ten seconds.
     pub fn restart_empty(&self) -> io::Result<()> {
         let mut process = self.process();
         process.kill();
@@ -206,7 +151,12 @@ impl Server {
         }
     }
 
-    /// The same address and a new run id, with what it had written to its append-only file (`--appendonly yes`).
+    /// Kills it, and starts it again at the same address with a new run id and what its append-only file has (start it with
+    /// `["--appendonly", "yes"]`).
+    ///
+    /// # Errors
+    ///
+    /// If it does not come back within ten seconds.
     pub fn restart(&self) -> io::Result<()> {
         let mut process = self.process();
         process.kill();
@@ -222,7 +172,7 @@ impl Server {
                     process.running = true;
                     return Ok(());
                 }
-                Err(error) if error.kind() != io::ErrorKind::AddrInUse || start.elapsed() > START_LIMIT => {
+                Err(error) if error.kind() != io::ErrorKind::AddrInUse || start.elapsed() > START_TIMEOUT => {
                     return Err(error);
                 }
                 Err(_) => {}
@@ -230,27 +180,61 @@ impl Server {
         }
     }
 
-    /// SIGSTOP; returns when it stands still. Connections stay open, and the kernel still accepts new ones.
+    /// Stops its process with SIGSTOP and returns when it stands still: a hung master. Connections stay open, and the
+    /// kernel still accepts new ones.
+    ///
+    /// # Errors
+    ///
+    /// If the signal cannot be sent or the process goes on.
     pub fn pause(&self) -> io::Result<()> {
         let process = self.process();
         let pid = Pid::from_child(&process.child);
         process.signal(Signal::STOP)?;
         let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
-        let stopped = wait_until(REPLY_LIMIT, || !matches!(waitid(WaitId::Pid(pid), options), Ok(None)));
+        let stopped = wait_until(REPLY_TIMEOUT, || !matches!(waitid(WaitId::Pid(pid), options), Ok(None)));
         if stopped { Ok(()) } else { Err(io::Error::new(io::ErrorKind::TimedOut, "redis-server did not stop")) }
     }
 
+    /// Lets a paused one go on.
+    ///
+    /// # Errors
+    ///
+    /// If the signal cannot be sent.
     pub fn resume(&self) -> io::Result<()> {
         self.process().signal(Signal::CONT)
     }
 
-    /// Sends one command on a connection of its own.
+    /// `FLUSHALL`: it forgets everything, and goes on with the same run id.
+    ///
+    /// # Errors
+    ///
+    /// If it does not answer, or refuses.
+    pub fn flush(&self) -> io::Result<()> {
+        self.command(&["FLUSHALL"])?.done()
+    }
+
+    /// `ACL SETUSER name on >password rights...`: creates a user or changes one. Its rights are those of
+    /// `ACL SETUSER`, such as `["~rl:*", "&rl:*", "+@all", "-info"]`.
+    ///
+    /// # Errors
+    ///
+    /// If it does not answer, or refuses a right.
+    pub fn set_user(&self, name: &str, password: &str, rights: &[&str]) -> io::Result<()> {
+        let password = format!(">{password}");
+        self.command(&[&["ACL", "SETUSER", name, "on", &password], rights].concat())?.done()
+    }
+
+    /// Sends one command on a connection of its own, and waits up to five seconds for its reply.
+    ///
+    /// # Errors
+    ///
+    /// If the server cannot be reached or does not answer. An error that it answers is a [`Reply::Error`].
     pub fn command(&self, words: &[&str]) -> io::Result<Reply> {
         ask(self.port, self.password.as_deref(), words)
     }
 
     fn process(&self) -> MutexGuard<'_, Process> {
-        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+        self.process.lock()
     }
 }
 
@@ -264,7 +248,7 @@ impl Process {
 
     fn kill(&mut self) {
         if self.running {
-            // Before the wait frees the pid for somebody else.
+            // Before the wait frees the pid for another process.
             let _ = self.scratch.keep(0);
             let _ = self.child.kill();
             let _ = self.child.wait();
@@ -279,35 +263,11 @@ impl Drop for Process {
     }
 }
 
-/// Several independent masters.
-pub struct Cluster {
-    servers: Vec<Server>,
-}
-
-impl Cluster {
-    pub fn start(n: usize) -> io::Result<Cluster> {
-        Cluster::start_with(n, &[])
-    }
-
-    pub fn start_with(n: usize, args: &[&str]) -> io::Result<Cluster> {
-        let servers = (0..n).map(|_| Server::start_with(args)).collect::<io::Result<_>>()?;
-        Ok(Cluster { servers })
-    }
-
-    pub fn urls(&self) -> Vec<String> {
-        self.servers.iter().map(Server::url).collect()
-    }
-}
-
-impl Deref for Cluster {
-    type Target = [Server];
-
-    fn deref(&self) -> &[Server] {
-        &self.servers
-    }
-}
-
 /// A port that nothing listens on now, and that no outgoing connection gets.
+///
+/// # Errors
+///
+/// If all 12 000 that are tried are taken.
 pub fn free_port() -> io::Result<u16> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     for _ in 0..PORTS {
@@ -343,7 +303,7 @@ fn launch(
         .spawn()?;
     let mut failure = scratch.keep(child.id()).err();
     let ready = failure.is_none()
-        && wait_until(START_LIMIT, || match child.try_wait() {
+        && wait_until(START_TIMEOUT, || match child.try_wait() {
             Ok(None) => answers(port, password, child.id()),
             Ok(Some(_)) => {
                 let log = fs::read_to_string(&log).unwrap_or_default();
@@ -372,94 +332,5 @@ fn answers(port: u16, password: Option<&str>, pid: u32) -> bool {
         Ok(Reply::Error(text)) => !text.starts_with("LOADING"), // INFO may be forbidden
         Ok(reply) => reply.text().is_some_and(|info| info.lines().any(|line| line == format!("process_id:{pid}"))),
         Err(_) => false,
-    }
-}
-
-fn ask(port: u16, password: Option<&str>, words: &[&str]) -> io::Result<Reply> {
-    let stream = TcpStream::connect(("127.0.0.1", port))?;
-    stream.set_read_timeout(Some(REPLY_LIMIT))?;
-    stream.set_write_timeout(Some(REPLY_LIMIT))?;
-    let mut stream = BufReader::new(stream);
-    if let Some(password) = password {
-        stream.get_mut().write_all(&encode(&["AUTH", password]))?;
-        Reply::read(&mut stream)?;
-    }
-    stream.get_mut().write_all(&encode(words))?;
-    Reply::read(&mut stream)
-}
-
-fn encode(words: &[&str]) -> Vec<u8> {
-    let words = words.iter().map(|w| format!("${}\r\n{w}\r\n", w.len()));
-    format!("*{}\r\n{}", words.len(), words.collect::<String>()).into_bytes()
-}
-
-/// A reply as it came.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reply {
-    Nil,
-    Int(i64),
-    Status(String),
-    Error(String),
-    Bulk(Vec<u8>),
-    Array(Vec<Reply>),
-}
-
-impl Reply {
-    fn read(from: &mut impl BufRead) -> io::Result<Reply> {
-        let bad = || io::Error::new(io::ErrorKind::InvalidData, "not a reply");
-        let mut line = String::new();
-        if from.read_line(&mut line)? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        let line = line.trim_end_matches(['\r', '\n']);
-        let (kind, rest) = line.split_at_checked(1).ok_or_else(bad)?;
-        let number = || rest.parse::<i64>().map_err(|_| bad());
-        Ok(match kind {
-            "+" => Reply::Status(rest.into()),
-            "-" => Reply::Error(rest.into()),
-            ":" => Reply::Int(number()?),
-            "$" | "*" if number()? < 0 => Reply::Nil,
-            "$" => {
-                let length = number()? as usize;
-                let mut bytes = vec![0; length + 2];
-                from.read_exact(&mut bytes)?;
-                bytes.truncate(length);
-                Reply::Bulk(bytes)
-            }
-            "*" => Reply::Array((0..number()?).map(|_| Reply::read(from)).collect::<io::Result<_>>()?),
-            _ => return Err(bad()),
-        })
-    }
-
-    pub fn is_nil(&self) -> bool {
-        *self == Reply::Nil
-    }
-
-    pub fn is_ok(&self) -> bool {
-        matches!(self, Reply::Status(text) if text == "OK")
-    }
-
-    pub fn int(&self) -> Option<i64> {
-        match self {
-            Reply::Int(number) => Some(*number),
-            _ => None,
-        }
-    }
-
-    /// The text of a status, an error or a string.
-    pub fn text(&self) -> Option<String> {
-        match self {
-            Reply::Status(text) | Reply::Error(text) => Some(text.clone()),
-            Reply::Bulk(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-            _ => None,
-        }
-    }
-
-    /// The items of an array; none for anything else.
-    pub fn items(&self) -> &[Reply] {
-        match self {
-            Reply::Array(items) => items,
-            _ => &[],
-        }
     }
 }

@@ -2,7 +2,7 @@
 //! as the command does.
 #![forbid(unsafe_code)]
 
-use redleash_verify::servers::{Cluster, available};
+use redleash_testkit::{Masters, available};
 use std::error::Error;
 use std::process::{Command, ExitCode};
 
@@ -29,7 +29,7 @@ fn run() -> Result<ExitCode, Box<dyn Error>> {
     if !available() {
         return Err("redis-server is not installed (scripts/install-redis does it)".into());
     }
-    let servers = Cluster::start(count.parse()?)?;
+    let servers = Masters::start(count.parse()?)?;
     let status = Command::new(program)
         .args(arguments)
         .env("REDLEASH_NODES", servers.urls().join(","))

@@ -1,39 +1,40 @@
-//! A stand-in for the network and for a server out of its mind: it passes bytes between a client and a real master until
-//! it is told to misbehave.
+//! A stand-in for a bad network and for a broken server.
 
-use std::io::{Read, Write};
+use parking_lot::Mutex;
+use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// What becomes of the master's replies.
+/// What becomes of what passes a [`Proxy`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Fault {
-    /// They pass.
+    /// Nothing: requests and replies pass.
     None,
-    /// These bytes come in place of each.
+    /// These bytes come in place of each reply.
     Say(&'static [u8]),
-    /// These bytes come before the next one, once.
+    /// These bytes come before the next reply, once.
     Before(&'static [u8]),
-    /// These bytes come right behind the next one, once.
+    /// These bytes come right behind the next reply, once.
     Behind(&'static [u8]),
-    /// The first half of one comes, and then nothing for good.
+    /// The first half of a reply comes, and then nothing for good.
     Half,
-    /// The first half of one comes, and the connection ends.
+    /// The first half of a reply comes, and the connection ends.
     HalfAndClose,
-    /// A string of so many bytes comes in place of one.
+    /// A string of so many bytes comes in place of a reply.
     Flood(u64),
-    /// One byte of them comes each second.
+    /// One byte of the replies comes each second.
     Drip,
-    /// Nothing comes, but the connection stays.
+    /// No reply comes, but the connection stays.
     Mute,
     /// New connections are accepted and closed, old ones too.
     Cut,
-    /// They pass, but requests do not: they wait here, also those of connections that end meanwhile, until the fault is another.
+    /// Replies pass. Requests wait here until the fault is another, also those of connections that end meanwhile.
     Hold,
-    /// They pass, but a request with these bytes in it does not: the connection ends in its place.
+    /// Everything passes but a request with these bytes in it: the connection ends in its place.
     CutAt(&'static [u8]),
 }
 
@@ -50,12 +51,12 @@ struct Shared {
 
 impl Shared {
     fn fault(&self) -> Fault {
-        *self.fault.lock().unwrap()
+        *self.fault.lock()
     }
 
     /// Writes the pieces together, and is well from then on.
-    fn once(&self, fault: Fault, into: &mut TcpStream, pieces: &[&[u8]]) -> std::io::Result<()> {
-        let mut now = self.fault.lock().unwrap();
+    fn once(&self, fault: Fault, into: &mut TcpStream, pieces: &[&[u8]]) -> io::Result<()> {
+        let mut now = self.fault.lock();
         if *now == fault {
             *now = Fault::None;
         }
@@ -63,22 +64,27 @@ impl Shared {
     }
 
     fn close_all(&self) {
-        for socket in self.sockets.lock().unwrap().drain(..) {
+        for socket in self.sockets.lock().drain(..) {
             let _ = socket.shutdown(Shutdown::Both);
         }
     }
 }
 
+/// Passes bytes between a client and a server until it is set to a [`Fault`]. Dropping it closes all of its connections.
 pub struct Proxy {
     port: u16,
     shared: Arc<Shared>,
 }
 
 impl Proxy {
-    /// To the master at this port of loopback, with a fault from the first byte on.
-    pub fn start(to: u16, fault: Fault) -> Proxy {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        let port = listener.local_addr().unwrap().port();
+    /// Starts one to the server at this port of loopback, with a fault from the first byte on.
+    ///
+    /// # Errors
+    ///
+    /// If no port can be had.
+    pub fn start(to: u16, fault: Fault) -> io::Result<Proxy> {
+        let listener = TcpListener::bind(("127.0.0.1", 0))?;
+        let port = listener.local_addr()?.port();
         let shared = Arc::new(Shared {
             to: AtomicU16::new(to),
             fault: Mutex::new(fault),
@@ -101,55 +107,62 @@ impl Proxy {
                 }
                 let Ok(server) = TcpStream::connect(("127.0.0.1", inner.to.load(Ordering::SeqCst))) else { continue };
                 let _ = (client.set_nodelay(true), server.set_nodelay(true));
-                inner.sockets.lock().unwrap().extend([client.try_clone().unwrap(), server.try_clone().unwrap()]);
-                let (from, into) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+                let copies = [client.try_clone(), server.try_clone(), client.try_clone(), server.try_clone()];
+                let [Ok(one), Ok(other), Ok(from), Ok(into)] = copies else { continue };
+                inner.sockets.lock().extend([one, other]);
                 let (inner, shared) = (inner.clone(), inner.clone());
                 thread::spawn(move || pass(from, into, &shared));
                 thread::spawn(move || reply(server, client, &inner));
             }
         });
-        Proxy { port, shared }
+        Ok(Proxy { port, shared })
     }
 
+    /// Its address, as the node of a client.
+    #[must_use]
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// How the client names it.
+    /// Its host and port, which is how a client names it.
+    #[must_use]
     pub fn label(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// From now on.
+    /// Sets the fault that is in force from now on.
     pub fn set(&self, fault: Fault) {
-        *self.shared.fault.lock().unwrap() = fault;
+        *self.shared.fault.lock() = fault;
         if fault == Fault::Cut {
             self.shared.close_all();
         }
     }
 
-    /// Passes new connections to another port, as a changed DNS entry does; those that are there stay where they lead.
+    /// Passes new connections to another port, as a changed DNS entry does. Connections that are there stay where they lead.
     pub fn point(&self, to: u16) {
         self.shared.to.store(to, Ordering::SeqCst);
     }
 
-    /// As it was before any fault; connections that a fault has spoilt are closed, as a restart would close them.
+    /// Ends the fault, and closes all connections, as a restart would: a fault may have spoilt them.
     pub fn mend(&self) {
         self.set(Fault::None);
         self.shared.close_all();
     }
 
-    /// Connections accepted so far.
+    /// The number of connections accepted so far.
+    #[must_use]
     pub fn accepted(&self) -> u64 {
         self.shared.accepted.load(Ordering::SeqCst)
     }
 
-    /// How many replies were spoilt so far: a test of a fault shows that the fault took place.
+    /// How often a fault has changed what passed: a test of a fault shows with it that the fault took place.
+    #[must_use]
     pub fn misbehaved(&self) -> u64 {
         self.shared.misbehaved.load(Ordering::SeqCst)
     }
 
-    /// Bytes of floods that a client took.
+    /// The number of bytes of floods that clients took.
+    #[must_use]
     pub fn flooded(&self) -> u64 {
         self.shared.flooded.load(Ordering::SeqCst)
     }
@@ -201,9 +214,7 @@ fn reply(mut from: TcpStream, mut into: TcpStream, shared: &Shared) {
             Fault::Before(bytes) => shared.once(fault, &mut into, &[bytes, reply]),
             Fault::Behind(bytes) => shared.once(fault, &mut into, &[reply, bytes]),
             Fault::Half => into.write_all(&reply[..n / 2]).and_then(|()| swallow(&mut from)),
-            Fault::HalfAndClose => {
-                into.write_all(&reply[..n / 2]).and_then(|()| Err(std::io::ErrorKind::BrokenPipe.into()))
-            }
+            Fault::HalfAndClose => into.write_all(&reply[..n / 2]).and_then(|()| Err(io::ErrorKind::BrokenPipe.into())),
             Fault::Flood(size) => flood(&mut into, size, shared),
             Fault::Drip => drip(&mut into, reply, shared),
             Fault::Mute => Ok(()),
@@ -217,11 +228,11 @@ fn reply(mut from: TcpStream, mut into: TcpStream, shared: &Shared) {
     let _ = into.shutdown(Shutdown::Both);
 }
 
-fn swallow(from: &mut TcpStream) -> std::io::Result<()> {
-    std::io::copy(from, &mut std::io::sink()).map(|_| ())
+fn swallow(from: &mut TcpStream) -> io::Result<()> {
+    io::copy(from, &mut io::sink()).map(|_| ())
 }
 
-fn flood(into: &mut TcpStream, size: u64, shared: &Shared) -> std::io::Result<()> {
+fn flood(into: &mut TcpStream, size: u64, shared: &Shared) -> io::Result<()> {
     let block = [b'x'; 64 * 1024];
     into.write_all(format!("${size}\r\n").as_bytes())?;
     let mut left = size;
@@ -234,10 +245,10 @@ fn flood(into: &mut TcpStream, size: u64, shared: &Shared) -> std::io::Result<()
 }
 
 /// Pausing is what this server does; nobody waits for it.
-fn drip(into: &mut TcpStream, reply: &[u8], shared: &Shared) -> std::io::Result<()> {
+fn drip(into: &mut TcpStream, reply: &[u8], shared: &Shared) -> io::Result<()> {
     for byte in reply {
         if shared.stop.load(Ordering::SeqCst) || shared.fault() != Fault::Drip {
-            return Err(std::io::ErrorKind::BrokenPipe.into());
+            return Err(io::ErrorKind::BrokenPipe.into());
         }
         into.write_all(std::slice::from_ref(byte))?;
         thread::sleep(Duration::from_secs(1));

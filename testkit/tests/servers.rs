@@ -1,8 +1,10 @@
-//! The harness itself: what it starts can be killed, paused and brought back, and goes however its owner ends.
-#![allow(clippy::disallowed_methods, reason = "times the harness")]
+//! The kit itself: its servers can be killed, paused and brought back, and end however their owner ends.
+#![allow(clippy::disallowed_methods, reason = "times the kit")]
 
-use redleash_verify::servers::{Cluster, Reply, Server, skipped, wait_until};
-use std::io::{BufRead, BufReader};
+use redleash_testkit::{Fault, Masters, Proxy, Reply, Server, skipped, wait_until};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -93,13 +95,76 @@ fn nothing_outlives_an_owner_that_was_killed() {
 }
 
 #[test]
-fn a_cluster_is_n_servers() {
+fn masters_are_as_many_servers_and_end_with_a_panic() {
     if skipped() {
         return;
     }
-    let cluster = Cluster::start(3).unwrap();
-    let mut urls = cluster.urls();
+    let mut urls = Vec::new();
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        let masters = Masters::start(3).unwrap();
+        urls = masters.urls();
+        assert!(masters.iter().all(Server::is_alive));
+        panic!("on purpose");
+    }));
+    assert!(panicked.is_err());
     urls.dedup();
     assert_eq!(urls.len(), 3);
-    assert!(cluster.iter().all(Server::is_alive));
+    let open = |url: &String| TcpStream::connect(url.strip_prefix("redis://").unwrap()).is_ok();
+    assert!(!urls.iter().any(open));
+}
+
+#[test]
+fn a_flushed_server_forgets_and_a_restarted_one_has_what_it_wrote() {
+    if skipped() {
+        return;
+    }
+    let server = Server::start_with(&["--appendonly", "yes", "--appendfsync", "always"]).unwrap();
+    assert!(server.command(&["SET", "k", "v"]).unwrap().is_ok());
+    server.restart().unwrap();
+    assert_eq!(server.command(&["GET", "k"]).unwrap().text().as_deref(), Some("v"));
+    server.flush().unwrap();
+    assert!(server.command(&["GET", "k"]).unwrap().is_nil());
+}
+
+#[test]
+fn a_user_has_the_rights_it_was_given() {
+    if skipped() {
+        return;
+    }
+    let server = Server::start().unwrap();
+    server.set_user("reader", "secret", &["~k", "+get"]).unwrap();
+    let mut stream = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
+    stream.write_all(b"AUTH reader secret\r\nGET k\r\nDEL k\r\n").unwrap();
+    let lines: Vec<String> = BufReader::new(stream).lines().take(3).map(Result::unwrap).collect();
+    assert_eq!(lines[..2], ["+OK", "$-1"]);
+    assert!(lines[2].starts_with("-NOPERM"), "{lines:?}");
+    assert!(server.set_user("reader", "secret", &["no such right"]).is_err());
+}
+
+#[test]
+fn a_proxy_spoils_what_it_is_told_to() {
+    if skipped() {
+        return;
+    }
+    let server = Server::start().unwrap();
+    let proxy = Proxy::start(server.port(), Fault::None).unwrap();
+    let ask = |reply: &mut [u8]| {
+        let mut stream = TcpStream::connect(proxy.label()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        stream.write_all(b"PING\r\n").unwrap();
+        stream.read_exact(reply).map_err(|e| e.kind())
+    };
+    let mut reply = [0; 7];
+    ask(&mut reply).unwrap();
+    assert_eq!(&reply, b"+PONG\r\n");
+    assert_eq!((proxy.accepted(), proxy.misbehaved()), (1, 0));
+    proxy.set(Fault::Say(b"-OOPS\r\n"));
+    ask(&mut reply).unwrap();
+    assert_eq!(&reply, b"-OOPS\r\n");
+    proxy.set(Fault::Mute);
+    assert_eq!(ask(&mut reply), Err(ErrorKind::WouldBlock));
+    assert_eq!(proxy.misbehaved(), 2);
+    proxy.mend();
+    ask(&mut reply).unwrap();
+    assert_eq!(&reply, b"+PONG\r\n");
 }
