@@ -115,6 +115,8 @@ fn an_outage_is_a_line_per_lock_and_per_master_and_so_is_its_end() {
     eventually("all are held", || all(LeaseState::Held));
     eventually("all masters are back", || masters.iter().all(|m| both(Level::Info, m)));
     for guard in &guards {
+        // The log is written on a thread of its own, so the last lines come a moment later.
+        eventually("its end is logged", || !of_lock(Level::Info, guard.name()).is_empty());
         let [warned, well, lost] = [Level::Warn, Level::Info, Level::Error].map(|level| of_lock(level, guard.name()));
         assert_eq!((warned.len(), well.len(), lost.len()), (1, 1, 0), "{warned:?} {well:?} {lost:?}");
         assert!(warned[0].contains("ends in") && warned[0].contains("0 of 2"), "{warned:?}");
