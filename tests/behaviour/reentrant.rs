@@ -1,7 +1,7 @@
 //! A thread may enter again the lock that it holds; another thread may not.
 
 use crate::support::{SOON, always, client, eventually, lock_keys, masters, ms, no_keys_left, reason, secs, settled};
-use redleash::{Error, Lease, LossReason, Options, Retry};
+use redleash::{Error, Lease, LossReason, Options, ReleaseOutcome, Retry};
 use redleash_testkit::Server;
 use std::thread;
 

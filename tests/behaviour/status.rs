@@ -1,7 +1,7 @@
 //! Who holds a lock, as every master sees it.
 
 use crate::support::{builder, client, eventually, masters, occupy, secs, settle, settled, value};
-use redleash::{Error, Options};
+use redleash::{Error, Holder, Options, Status};
 
 fn label(status: &Status) -> Option<&str> {
     status.holder().and_then(Holder::label)
@@ -132,4 +132,31 @@ fn a_status_distinguishes_free_revoked_and_unknown() {
     masters[0].kill();
     masters[1].kill();
     eventually("the outage is seen", || says("unknown, 1 of 3 masters answered"));
+}
+
+#[test]
+fn one_lock_is_asked_about_itself() {
+    let Some(masters) = masters(3) else { return };
+    let client = settled(&masters);
+    let lock = client.lock("x");
+    assert!(lock.status().unwrap().is_free());
+    let guard = lock.acquire().unwrap();
+    let status = lock.status().unwrap();
+    assert_eq!((status.name.as_str(), status.is_held(), status.is_free()), ("x", true, false));
+    drop(guard);
+    assert!(matches!(client.lock("").status(), Err(Error::Config(e)) if e.field == "name"));
+}
+
+#[test]
+fn a_revoked_lock_has_no_owner() {
+    let Some(masters) = masters(3) else { return };
+    let client = settled(&masters);
+    let guard = client.lock("x").options(Options::new().label("(revoked)")).acquire().unwrap();
+    let held = client.status("x").unwrap();
+    assert!(held.is_held() && !held.is_revoked(), "a label that looks like it is an owner's: {held}");
+    client.force_release("x").unwrap();
+    let status = client.status("x").unwrap();
+    assert_eq!((status.holder(), status.is_held(), status.is_free()), (Some(&Holder::Revoked), false, false));
+    assert!(status.is_revoked() && status.masters.iter().all(|m| m.holder == Some(Holder::Revoked)));
+    drop(guard);
 }

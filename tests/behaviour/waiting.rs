@@ -5,8 +5,7 @@ use crate::support::{
 };
 use redleash::unversioned::in_line;
 use redleash::{Client, Error, Lease, Options, ReleaseOutcome, Retry};
-use redleash_testkit::{Fault, Proxy};
-use redleash_testkit::{Masters, Server};
+use redleash_testkit::{Fault, Masters, Proxy, Server};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;

@@ -1,7 +1,7 @@
 //! The lock's key is another kind of thing.
 
 use crate::support::{self, lock_key, masters, occupy, secs, settled};
-use redleash::{Error, ReleaseOutcome};
+use redleash::{Error, Holder, ReleaseOutcome};
 use redleash_testkit::Server;
 
 fn list(master: &Server) {

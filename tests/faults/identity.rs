@@ -2,8 +2,7 @@
 
 use crate::support::{GENERATION, SOON, builder, eventually, lock_key, masters, secs, settle, settled, value};
 use redleash::{Client, Error, Lease, LockGuard, Options};
-use redleash_testkit::{Fault, Proxy};
-use redleash_testkit::{Server, skipped};
+use redleash_testkit::{Fault, Proxy, Server, skipped};
 
 /// A field of a server's INFO.
 fn info(server: &Server, section: &str, field: &str) -> String {
@@ -239,7 +238,7 @@ fn a_demoted_master_is_left_and_its_address_looked_up_again() {
     }
     let (first, second) = (server(), server());
     let address = Proxy::start(first.port(), Fault::None).unwrap();
-    let client = builder([address.url()]).for_tests().outage_patience(secs(1)).build().unwrap();
+    let client = builder([address.url()]).quarantine(false).outage_patience(secs(1)).build().unwrap();
     drop(client.lock("x").acquire().unwrap());
     eventually("released", || value(&first, "x").is_none());
     replicate(&first, &second);

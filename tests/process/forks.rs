@@ -2,7 +2,7 @@
 
 use crate::support::child::{in_fork, ran_alone};
 use crate::support::{self, SOON, always, builder, lock_keys, masters, no_keys_left, secs, settle, settled, value};
-use redleash::{Error, LeaseState, LossReason, Lost, ReleaseOutcome};
+use redleash::{Error, LeaseState, LossReason, Lost, Options, ReleaseOutcome};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
@@ -291,8 +291,9 @@ fn a_child_hands_nothing_over() {
     }
     let Some(masters) = masters(3) else { return };
     let client = settled(&masters);
-    let mut guards: Vec<_> =
-        (0..2).map(|i| Some(client.lock(&format!("x/{i}")).fenced(true).acquire().unwrap())).collect();
+    let mut guards: Vec<_> = (0..2)
+        .map(|i| Some(client.lock(&format!("x/{i}")).options(Options::new().fenced(true)).acquire().unwrap()))
+        .collect();
     for guard in guards.iter_mut().flatten() {
         // The child drops a sender and callbacks, too.
         assert!(guard.lost().try_recv().is_err());

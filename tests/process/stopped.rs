@@ -26,7 +26,7 @@ fn a_guard_that_was_lost_while_the_process_stood_still_stays_lost() {
                     child.expect("held");
                     // About when the renewal is due, a third of the ttl later.
                     support::let_pass(ms(328 + 2 * (2 * i as u64 + round)));
-                    child.signal(Signal::STOP);
+                    child.stop();
                     support::let_pass(ms(1_300)); // longer than what is left of any lease
                     child.signal(Signal::CONT);
                     child.expect("lost for good");

@@ -132,7 +132,15 @@ impl Child {
         kill_process(self.pid(), signal).unwrap();
     }
 
-    /// Waits until it stands still, by its own signal or by ours.
+    /// Stops it, and returns when it stands still: a stop that a busy machine has not carried out yet would be taken back by
+    /// what lets it go on.
+    #[track_caller]
+    pub fn stop(&self) {
+        self.signal(Signal::STOP);
+        self.stopped();
+    }
+
+    /// Waits until it stands still.
     #[track_caller]
     pub fn stopped(&self) {
         let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;

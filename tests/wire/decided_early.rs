@@ -59,7 +59,7 @@ fn answers_to_an_extension_decided_while_written_are_read() {
 #[test]
 fn a_release_decided_while_written_does_not_spoil_the_next_lock() {
     let Some(masters) = masters(3) else { return };
-    let client = builder(masters.urls()).for_tests().connect_timeout(ms(250)).build().unwrap();
+    let client = builder(masters.urls()).quarantine(false).connect_timeout(ms(250)).build().unwrap();
     let guard = client.lock("x").acquire().unwrap();
     masters[0].kill();
     masters[1].kill();
@@ -113,7 +113,8 @@ fn a_leader_whose_round_is_decided_by_anothers_write_wakes_up() {
     const THREADS: usize = 12;
     let Some(masters) = masters(3) else { return };
     // Who sleeps on sleeps until one of these limits.
-    let patient = Client::builder().nodes(masters.urls()).for_tests().master_timeout(secs(30)).round_timeout(secs(30));
+    let patient =
+        Client::builder().nodes(masters.urls()).quarantine(false).master_timeout(secs(30)).round_timeout(secs(30));
     let client = patient.hang_timeout(secs(300)).build().unwrap();
     drop(client.lock("x").acquire().unwrap());
     masters.iter().for_each(|m| m.kill());

@@ -13,7 +13,7 @@ fn no_script_is_sent_again_behind_the_release_of_its_lock() {
     let Some(masters) = masters(3) else { return };
     let client = settled(&masters);
     for round in 0..5 {
-        let lock = client.lock(&format!("x/{round}")).fenced(true);
+        let lock = client.lock(&format!("x/{round}")).options(Options::new().fenced(true));
         // The scripts of a lock's life have been sent on every connection.
         for _ in 0..2 {
             let guard = lock.acquire().unwrap();
@@ -52,12 +52,12 @@ fn undelivered_releases_wait_for_the_connection_of_their_own_lane() {
     eventually("all votes are in", || lock_keys(&masters[0]) == 30);
     proxy.set(Fault::Cut);
     drop(guards);
-    eventually("undelivered", || client.undelivered() == (30, 0));
+    eventually("undelivered", || support::undelivered(&client) == (30, 0));
     support::let_pass(ms(1_500)); // their next try falls due while the master is away
-    assert_eq!(client.undelivered(), (30, 0));
+    assert_eq!(support::undelivered(&client), (30, 0));
     proxy.mend();
     eventually("delivered", || lock_keys(&masters[0]) == 0);
-    assert_eq!(client.undelivered(), (0, 0));
+    assert_eq!(support::undelivered(&client), (0, 0));
 }
 
 /// A release with a minimum hold that was delivered late began the whole hold anew.
@@ -73,7 +73,7 @@ fn a_minimum_hold_is_not_prolonged_by_a_late_delivery() {
     eventually("all votes are in", || pttl(&masters[0], "x").is_some());
     proxy.set(Fault::Cut);
     drop(guard);
-    eventually("undelivered", || client.undelivered() == (1, 0));
+    eventually("undelivered", || support::undelivered(&client) == (1, 0));
     support::let_pass(secs(2)); // a third of the hold
     proxy.mend();
     let (mut read, mut left) = (Instant::now(), None);
@@ -101,9 +101,9 @@ fn a_minimum_hold_is_not_prolonged_by_a_lost_answer() {
     drop(guard);
     eventually("the hold runs", || pttl(&masters[0], "x").is_some_and(|left| left <= hold));
     // When the connection is given up after two seconds.
-    eventually("undelivered", || client.undelivered() == (1, 0));
+    eventually("undelivered", || support::undelivered(&client) == (1, 0));
     proxy.mend();
-    eventually("delivered again", || client.undelivered() == (0, 0));
+    eventually("delivered again", || support::undelivered(&client) == (0, 0));
     // Behind the second release.
     eventually("answered", || client.status("-").unwrap().masters[0].failure.is_none());
     let read = Instant::now();

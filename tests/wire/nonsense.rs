@@ -2,8 +2,7 @@
 
 use crate::support::{self, builder, eventually, masters, no_keys_left, occupy, secs, settled};
 use redleash::{Client, Error, ReleaseOutcome};
-use redleash_testkit::Masters;
-use redleash_testkit::{Fault, Proxy};
+use redleash_testkit::{Fault, Masters, Proxy};
 use std::time::Instant;
 
 /// What a server may say instead of its reply.

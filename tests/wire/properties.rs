@@ -152,5 +152,5 @@ fn handles() {
     holds(any::<String>(), |text| checks::handles(&text));
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let rest = "[0-9+-]{0,21}\n[0-9]{0,21}\n[0-9a-f]{31,33}\n[0-9]{0,21}\n[ -~]{0,130}\n[ -~\n]{0,20}";
-    holds(rest, |rest| checks::handles(&format!("redleash1\n{}\n{rest}", boot.trim())));
+    holds(rest, |rest| checks::handles(&format!("redleash2\n{}\n{rest}", boot.trim())));
 }

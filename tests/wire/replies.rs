@@ -1,9 +1,8 @@
 //! A reply answers the request that it belongs to, or nobody's.
 
 use crate::support::{self, builder, eventually, lock_keys, masters, ms, no_keys_left, occupy, secs};
-use redleash::Client;
-use redleash_testkit::Masters;
-use redleash_testkit::{Fault, Proxy};
+use redleash::{Client, Options};
+use redleash_testkit::{Fault, Masters, Proxy};
 use std::thread;
 
 /// One master behind a proxy, where a key of somebody else's is in the way of "taken"; one connection carries everything.
@@ -42,11 +41,14 @@ fn a_late_reply_answers_no_other_request() {
     occupy(&masters[0], "taken");
     masters[0].pause().unwrap();
     // By scripts, whose replies do not say which lock they are about.
-    assert!(client.lock("free").fenced(true).try_acquire_for(ms(100)).is_err(), "the master hangs");
+    assert!(
+        client.lock("free").options(Options::new().fenced(true)).try_acquire_for(ms(100)).is_err(),
+        "the master hangs"
+    );
     // Beyond the connection's limit, so that its oldest request is given up; what is asked then is answered later.
     support::let_pass(ms(1_500));
     let asking = {
-        let lock = client.lock("taken").fenced(true);
+        let lock = client.lock("taken").options(Options::new().fenced(true));
         std::thread::spawn(move || lock.try_acquire_for(secs(5)).is_ok_and(|guard| guard.is_some()))
     };
     support::let_pass(ms(100));

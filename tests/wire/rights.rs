@@ -169,5 +169,5 @@ fn a_user_without_a_channel_releases() {
     no_keys_left(&masters);
     // All is answered when this is: it goes behind the releases.
     drop(client.lock("x").acquire().unwrap());
-    assert_eq!(client.undelivered(), (0, 0));
+    assert_eq!(support::undelivered(&client), (0, 0));
 }

@@ -4,7 +4,7 @@ use super::measure::{Load, builder, failed, joined, load, masters, percentile, s
 use super::plot::{Axis, Plot, Series, number};
 use super::sheet::Sheet;
 use crate::nemesis::proxy::{Link, Proxy};
-use redleash::{Client, Error};
+use redleash::{Client, Error, Options};
 use redleash_testkit::{Masters, Server};
 use std::io;
 use std::thread;
