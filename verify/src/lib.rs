@@ -1,5 +1,4 @@
-//! The proof of redleash: programs that anyone can run, and real servers for the tests, the examples and the
-//! demonstration.
+//! The proof of redleash: programs that anyone can run.
 #![forbid(unsafe_code)]
 
 pub mod fidelity;

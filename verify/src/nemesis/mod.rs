@@ -31,6 +31,7 @@ use dice::Dice;
 use faults::{Fault, Planned, schedule};
 use history::now;
 use keeper::Keeper;
+use redleash_testkit::{Scratch, available, wait_until};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;

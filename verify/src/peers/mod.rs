@@ -16,6 +16,7 @@ use crate::Verdict;
 use crate::nemesis::clock::Shim;
 use clap::ValueEnum;
 use parking_lot::Mutex;
+use redleash_testkit::Scratch;
 use roster::Peer;
 use scenes::{Cell, Scene, Tally};
 use seed::Seed;

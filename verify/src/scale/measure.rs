@@ -41,8 +41,8 @@ pub fn settle(masters: &[Server]) -> io::Result<()> {
 /// # Errors
 ///
 /// If they cannot be started.
-pub fn masters(n: usize) -> io::Result<Cluster> {
-    let deployment = Cluster::start(n)?;
+pub fn masters(n: usize) -> io::Result<Masters> {
+    let deployment = Masters::start(n)?;
     settle(&deployment)?;
     Ok(deployment)
 }
