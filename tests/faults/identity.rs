@@ -179,7 +179,7 @@ fn a_generation_of_an_older_format_is_another_deployment() {
     let old = format!("{run_id}:1:60000:default:3:2:00ff00ff00ff00ff");
     masters.iter().for_each(|m| assert!(m.command(&["SET", GENERATION, &old]).unwrap().is_ok()));
     let error = builder(masters.urls()).build().and_then(|client| client.lock("x").acquire().map(drop)).unwrap_err();
-    assert!(matches!(error, Error::Config(_)), "{error:?}");
+    assert!(matches!(error, Error::DeploymentMismatch { .. }), "{error:?}");
     assert!(masters.iter().all(|m| generation(m) == old), "it was replaced");
 }
 

@@ -110,7 +110,7 @@ fn another_number_of_nodes() {
     let Some(masters) = masters(5) else { return };
     drop(settle(builder(masters.urls()[..3].to_vec())));
     let two = mismatch(builder(masters.urls()[..2].to_vec()).build());
-    assert!(two.contains("nodes"), "{two}");
+    assert!(two.contains("masters") && two.contains("default:2:2"), "{two}");
     // Three of five belong to another deployment, and two to none.
     let five = builder(masters.urls()).build();
     let error = match five {
