@@ -141,7 +141,7 @@ fn lines_child(task: Task) {
     guard.lost().recv_timeout(SOON).unwrap();
     client.close(SOON);
     // By the names of before, which filters go by.
-    assert!(logger.has(log::Level::Error, "redleash::engine::held", "\"x\""), "{:?}", logger.lines);
+    assert!(logger.has(log::Level::Error, "redleash::engine::lease", "\"x\""), "{:?}", logger.lines);
     assert!(logger.has(log::Level::Debug, "redleash::engine::report", "connected"), "{:?}", logger.lines);
     say("all there");
 }
