@@ -35,7 +35,7 @@ pub enum Step {
 }
 
 /// How often a call that does not wait asks again because the lock may be nobody's: of six that met, each with a vote or two, nobody got
-/// it in 2 to 3 of 100 cases, and a job that several hosts start at once ran on none (`tests/exclusion.rs`).
+/// it in 2 to 3 of 100 cases, and a job that several hosts start at once ran on none (`tests/behaviour/exclusion.rs`).
 pub const SPLITS_AT_ONCE: u32 = 3;
 
 /// The longest pause of a call that does not wait: a lock that is held on a bare quorum looks split to it, and is asked for as often.
