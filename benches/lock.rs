@@ -8,12 +8,9 @@
     reason = "a benchmark measures time and stops at the first error"
 )]
 
-#[path = "../verify/src/servers.rs"]
-mod servers;
-
 use redleash::{Client, unversioned};
 use redleash_protocol::{Answer, Keys, Mono, Namespace, Owner, Quorum, Round, Rule, Token};
-use servers::Cluster;
+use redleash_testkit::Masters;
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,7 +21,7 @@ fn main() {
     let count = if quick { 100 } else { 200_000 };
     protocol_round(count);
     encode_and_decode(count);
-    if servers::skipped() {
+    if redleash_testkit::skipped() {
         return;
     }
     let time = Duration::from_millis(if quick { 50 } else { 1_000 });
@@ -90,15 +87,15 @@ fn encode_and_decode(count: u32) {
     });
 }
 
-fn client(cluster: &Cluster) -> Client {
-    let client = Client::builder().nodes(cluster.urls()).build().unwrap();
+fn client(masters: &Masters) -> Client {
+    let client = Client::builder().nodes(masters.urls()).build().unwrap();
     client.init().unwrap();
     client
 }
 
 fn reentry(count: u32) {
-    let cluster = Cluster::start(3).unwrap();
-    let client = client(&cluster);
+    let masters = Masters::start(3).unwrap();
+    let client = client(&masters);
     let lock = client.reentrant_lock("bench/reentry");
     let guard = lock.acquire().unwrap();
     time_each("re-entry, enter and leave", count, |_| drop(black_box(lock.acquire().unwrap())));
@@ -106,8 +103,8 @@ fn reentry(count: u32) {
 }
 
 fn cycle(nodes: usize, threads: usize, time: Duration) {
-    let cluster = Cluster::start(nodes).unwrap();
-    let client = client(&cluster);
+    let masters = Masters::start(nodes).unwrap();
+    let client = client(&masters);
     for awaited in [true, false] {
         let run = |thread: usize| {
             let (lock, start) = (client.lock(&format!("bench/{thread}")), Instant::now());

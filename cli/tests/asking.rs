@@ -4,9 +4,9 @@
 mod support;
 
 use redleash::Client;
+use redleash_testkit::Masters;
 use serde_json::Value;
 use support::pty::Terminal;
-use support::servers::{self, Cluster};
 use support::{bench, done, ms, redleash};
 
 #[test]
@@ -61,10 +61,10 @@ fn status_without_a_quorum_is_69() {
 
 #[test]
 fn init_settles_new_masters_once() {
-    if servers::skipped() {
+    if redleash_testkit::skipped() {
         return;
     }
-    let masters = Cluster::start(3).unwrap();
+    let masters = Masters::start(3).unwrap();
     let with = |args: &[&str]| done(redleash(args).env("REDLEASH_NODES", masters.urls().join(",")));
     with(&["run", "-n", "x", "--", "true"]).expect(69, &["quarantine", "init"]);
     for master in masters.iter() {

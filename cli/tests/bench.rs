@@ -3,9 +3,9 @@
 
 mod support;
 
+use redleash_testkit::{Masters, wait_until};
 use serde_json::Value;
 use support::pty::Terminal;
-use support::servers::{self, Cluster, wait_until};
 use support::{Bench, Done, bench, done, eventually, ms, redleash, start};
 
 /// Waits until one key is left on each master: its generation. That takes less than the ttl of 15 s.
@@ -85,10 +85,10 @@ fn without_a_quorum_nothing_is_measured() {
 
 #[test]
 fn masters_that_are_not_settled_are_explained() {
-    if servers::skipped() {
+    if redleash_testkit::skipped() {
         return;
     }
-    let masters = Cluster::start(3).unwrap();
+    let masters = Masters::start(3).unwrap();
     let done = done(redleash(&["bench", "--seconds", "1"]).env("REDLEASH_NODES", masters.urls().join(",")));
     done.expect(69, &["quarantine", "init"]);
 }

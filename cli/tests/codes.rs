@@ -3,13 +3,13 @@
 
 mod support;
 
+use redleash_testkit::wait_until;
 use rustix::fd::OwnedFd;
 use rustix::process::geteuid;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
-use support::servers::wait_until;
 use support::{bench, bench_with, done, eventually, ms, redleash, start};
 
 #[test]

@@ -3,11 +3,11 @@
 
 mod support;
 
+use redleash_testkit::wait_until;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use support::pty::Terminal;
-use support::servers::wait_until;
 use support::{Bench, REDLEASH, Running, WORK, bench, child_of, done, eventually, is_alive, ms, signal, start};
 
 /// Masters, if the kernel allows namespaces; else `None`, and a line that says so.

@@ -3,12 +3,12 @@
 
 mod support;
 
+use redleash_testkit::wait_until;
 use rustix::process::geteuid;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
-use support::servers::wait_until;
 use support::{Bench, REDLEASH, WORK, bench, done, eventually, is_alive, ms, signal, start, wall};
 
 #[test]

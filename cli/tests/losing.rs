@@ -6,10 +6,10 @@
 
 mod support;
 
+use redleash_testkit::wait_until;
+use redleash_testkit::{Fault, Proxy};
 use std::fs;
 use std::process::{Command, Stdio};
-use support::proxy::{Fault, Proxy};
-use support::servers::wait_until;
 use support::{Bench, REDLEASH, Running, WORK, bench, done, eventually, is_alive, ms, signal, start, state};
 
 const SHORT: [&str; 4] = ["--ttl", "3s", "--lock-delay", "0"];
@@ -33,7 +33,7 @@ fn assert_dead_before_the_next_holder(bench: &Bench) {
 
 /// Through proxies, so that the network of one holder can fail.
 fn behind_proxies(bench: &Bench) -> Vec<Proxy> {
-    bench.masters.iter().map(|master| Proxy::start(master.port(), Fault::None)).collect()
+    bench.masters.iter().map(|master| Proxy::start(master.port(), Fault::None).unwrap()).collect()
 }
 
 fn urls(proxies: &[Proxy]) -> String {

@@ -3,17 +3,17 @@
 
 mod support;
 
+use redleash_testkit::Masters;
 use std::path::Path;
 use std::process::Command;
-use support::servers::{self, Cluster};
 use support::{REDLEASH, done};
 
 #[test]
 fn the_examples() {
-    if servers::skipped() {
+    if redleash_testkit::skipped() {
         return;
     }
-    let masters = Cluster::start(3).unwrap();
+    let masters = Masters::start(3).unwrap();
     let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
     let examples = readme.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
     let nodes = masters.urls().join(",");

@@ -3,9 +3,9 @@
 
 mod support;
 
+use redleash_testkit::wait_until;
 use std::time::Duration;
 use support::pty::Terminal;
-use support::servers::wait_until;
 use support::{SOON, bench, eventually, is_alive, ms};
 
 #[test]

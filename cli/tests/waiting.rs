@@ -3,10 +3,10 @@
 
 mod support;
 
+use redleash_testkit::wait_until;
 use std::fs;
 use std::process::Stdio;
 use std::time::Duration;
-use support::servers::wait_until;
 use support::{bench, done, eventually, ms, start};
 
 #[test]

@@ -1,56 +1,93 @@
-//! Other processes: the test binary itself, run again with one entry.
+//! Other processes: the test binary itself, run again for one test, and forks.
 //!
-//! An entry is an ignored test that returns at once unless it was started from here. Parent and child speak in lines:
-//! the child's on stderr, marked, because the test harness writes to stdout; the parent's on the child's stdin.
+//! A test that needs another process begins with [`entry`], which runs a function in the child and does nothing in the
+//! parent; [`Child::start`] starts the child. A test that must have its process for itself (it sets a logger, forks, counts
+//! threads or memory) begins with [`ran_alone`].
+//!
+//! Parent and child speak in lines: the child's on stderr, marked, because the test harness writes to stdout; the parent's
+//! on the child's stdin.
 
-use super::SOON;
-use std::io::{BufRead, BufReader, Write};
+use super::{SOON, eventually, ms, secs};
+use fork::{Fork, fork};
+use redleash_testkit::wait_until;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process, waitid, waitpid};
+use std::any::type_name_of_val;
+use std::io::{self, BufRead, BufReader, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::thread;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 const MARK: &str = "@@";
+/// What an `entry` is called in which a test has the process for itself.
+const ALONE: &str = "alone";
 const ENTRY: &str = "REDLEASH_TEST_ENTRY";
 const NODES: &str = "REDLEASH_TEST_NODES";
 const ARG: &str = "REDLEASH_TEST_ARG";
 
-/// In the child: what it was started for; `None` if this is not a child.
+/// How long a test may take that has a process for itself. Its own waits have deadlines; this is for what they do not see.
+const LONGEST_TEST: Duration = secs(300);
+
+/// What a child was started with.
 pub struct Task {
     pub nodes: Vec<String>,
     pub arg: String,
 }
 
-pub fn task(entry: &str) -> Option<Task> {
-    if std::env::var(ENTRY).ok()? != entry {
-        return None;
+/// In a child that was started for `body`: runs it, and ends the process. Anywhere else it does nothing. It must be the
+/// first line of the test, because the child begins where the test begins.
+pub fn entry<F: FnOnce(Task)>(body: F) {
+    if std::env::var(ENTRY).is_ok_and(|entry| entry == type_name_of_val(&body)) {
+        let nodes = std::env::var(NODES).unwrap().split_whitespace().map(String::from).collect();
+        body(Task { nodes, arg: std::env::var(ARG).unwrap() });
+        std::process::exit(0);
     }
-    let nodes = std::env::var(NODES).unwrap().split_whitespace().map(String::from).collect();
-    Some(Task { nodes, arg: std::env::var(ARG).unwrap() })
 }
 
-/// In the child: tells the parent.
+/// Runs this test again in a process in which nothing else runs. `true` in the parent, when it has passed there: the test
+/// returns. `false` in that process. It must be the first line of the test, but for an [`entry`].
+#[track_caller]
+pub fn ran_alone() -> bool {
+    if std::env::var(ENTRY).is_ok_and(|entry| entry == ALONE) {
+        return false;
+    }
+    let ended = Child::spawn(ALONE, &[], "").end(LONGEST_TEST);
+    assert!(ended.success(), "in a process of its own: {ended}");
+    true
+}
+
+/// In the child: a line for the parent.
 pub fn say(line: &str) {
-    let mut err = std::io::stderr().lock();
+    let mut err = io::stderr().lock();
     writeln!(err, "{MARK}{line}").unwrap();
 }
 
-/// In the child: waits for a line from the parent; empty when the parent is gone.
+/// In the child: waits for a line from the parent; empty when the parent has ended.
 pub fn hear() -> String {
     let mut line = String::new();
-    std::io::stdin().lock().read_line(&mut line).unwrap();
+    io::stdin().lock().read_line(&mut line).unwrap();
     line.trim_end().to_string()
 }
 
-/// In the parent. Dropping it kills the child.
+/// A child, seen from its parent. Dropping it kills it.
 pub struct Child {
     process: std::process::Child,
     lines: Receiver<String>,
+    reader: Option<JoinHandle<()>>,
 }
 
 impl Child {
-    pub fn start(entry: &str, nodes: &[String], arg: &str) -> Child {
+    /// Starts this test again in another process, where its `entry(body)` is taken. To be called on the test's own thread.
+    pub fn start<F: FnOnce(Task)>(body: F, nodes: &[String], arg: &str) -> Child {
+        Child::spawn(type_name_of_val(&body), nodes, arg)
+    }
+
+    fn spawn(entry: &str, nodes: &[String], arg: &str) -> Child {
+        let thread = thread::current();
+        let test = thread.name().expect("the test harness names the thread of a test after the test");
         let mut process = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", entry, "--ignored", "--nocapture", "--test-threads=1"])
+            .args(["--exact", test, "--nocapture", "--test-threads=1"])
             .env(ENTRY, entry)
             .env(NODES, nodes.join(" "))
             .env(ARG, arg)
@@ -61,19 +98,22 @@ impl Child {
             .unwrap();
         let (tell, lines) = channel();
         let from = BufReader::new(process.stderr.take().unwrap());
-        thread::spawn(move || {
+        let reader = thread::spawn(move || {
             for line in from.lines().map_while(Result::ok) {
-                match line.strip_prefix(MARK) {
-                    Some(said) => drop(tell.send(said.to_string())),
-                    None => eprintln!("child: {line}"),
+                if let Some(said) = line.strip_prefix(MARK) {
+                    drop(tell.send(said.to_string()));
+                } else if line.starts_with("SKIPPED") {
+                    let _ = writeln!(io::stderr(), "{line}"); // past the capture of the harness
+                } else {
+                    eprintln!("child: {line}");
                 }
             }
         });
-        Child { process, lines }
+        Child { process, lines, reader: Some(reader) }
     }
 
-    pub fn pid(&self) -> u32 {
-        self.process.id()
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.process)
     }
 
     /// The next line, which must begin with `start`; what follows it.
@@ -88,6 +128,25 @@ impl Child {
         writeln!(self.process.stdin.as_mut().unwrap(), "{line}").unwrap();
     }
 
+    pub fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).unwrap();
+    }
+
+    /// Stops it, and returns when it stands still: a stop that a busy machine has not carried out yet would be taken back by
+    /// what lets it go on.
+    #[track_caller]
+    pub fn stop(&self) {
+        self.signal(Signal::STOP);
+        self.stopped();
+    }
+
+    /// Waits until it stands still.
+    #[track_caller]
+    pub fn stopped(&self) {
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
+        eventually("the child stands still", || waitid(WaitId::Pid(self.pid()), options).unwrap().is_some());
+    }
+
     /// SIGKILL: no destructor runs, nothing is released.
     pub fn kill(&mut self) {
         self.process.kill().unwrap();
@@ -96,13 +155,16 @@ impl Child {
 
     /// Waits for its end, which must come within `limit`.
     #[track_caller]
-    pub fn end(&mut self, limit: std::time::Duration) -> ExitStatus {
+    pub fn end(&mut self, limit: Duration) -> ExitStatus {
         let mut status = None;
-        let ended = super::servers::wait_until(limit, || {
+        let ended = wait_until(limit, || {
             status = self.process.try_wait().unwrap();
             status.is_some()
         });
         assert!(ended, "the child did not end within {limit:?}");
+        // What it wrote last is shown before this test fails.
+        let reader = self.reader.take();
+        wait_until(secs(1), || reader.as_ref().is_none_or(JoinHandle::is_finished));
         status.unwrap()
     }
 }
@@ -111,5 +173,35 @@ impl Drop for Child {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
+    }
+}
+
+/// After this time a forked child hangs: it does little.
+const HUNG: Duration = SOON;
+
+/// Runs `child` in a fork and gives its answer: 0 for what was expected, -2 if it hung. The child must not print nor fail
+/// an assertion, because another thread of the parent may have held any mutex at the fork.
+pub fn in_fork(child: impl FnOnce() -> u8) -> i32 {
+    match fork() {
+        Ok(Fork::Child) => {
+            let code = catch_unwind(AssertUnwindSafe(child)).unwrap_or(100);
+            std::process::exit(i32::from(code));
+        }
+        Ok(Fork::Parent(pid)) => {
+            let pid = Pid::from_raw(pid).unwrap();
+            let start = Instant::now();
+            loop {
+                if let Some((_, status)) = waitpid(Some(pid), WaitOptions::NOHANG).unwrap() {
+                    return status.exit_status().unwrap_or(-1);
+                }
+                if start.elapsed() > HUNG {
+                    let _ = kill_process(pid, Signal::KILL);
+                    let _ = waitpid(Some(pid), WaitOptions::empty());
+                    return -2;
+                }
+                super::let_pass(ms(2));
+            }
+        }
+        Err(e) => panic!("fork: {e}"),
     }
 }

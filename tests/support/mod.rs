@@ -8,14 +8,10 @@
 
 pub mod child;
 pub mod proc;
-pub mod proxy;
-#[path = "../../verify/src/servers.rs"]
-pub mod servers;
 
 use redleash::{Client, ClientBuilder, Error, LockGuard, LossReason, Lost};
-use servers::{Cluster, Reply, Server};
+use redleash_testkit::{Masters, Reply, Server, wait_until};
 use std::io::Write;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -31,12 +27,12 @@ pub const fn secs(n: u64) -> Duration {
 }
 
 /// `n` fresh masters; `None`, and said loudly, where there is no redis-server.
-pub fn masters(n: usize) -> Option<Cluster> {
+pub fn masters(n: usize) -> Option<Masters> {
     masters_with(n, &[])
 }
 
-pub fn masters_with(n: usize, args: &[&str]) -> Option<Cluster> {
-    (!servers::skipped()).then(|| Cluster::start_with(n, args).unwrap())
+pub fn masters_with(n: usize, args: &[&str]) -> Option<Masters> {
+    (!redleash_testkit::skipped()).then(|| Masters::start_with(n, args).unwrap())
 }
 
 /// Said past the harness's capture: a test that could not run must not look like one that passed.
@@ -55,12 +51,12 @@ pub fn builder<U: Into<String>>(urls: impl IntoIterator<Item = U>) -> ClientBuil
 }
 
 /// A client of masters that are settled already.
-pub fn client(masters: &Cluster) -> Client {
+pub fn client(masters: &Masters) -> Client {
     builder(masters.urls()).build().unwrap()
 }
 
 /// A client of fresh masters, which it settles: the whole protocol, quarantine included, is in force.
-pub fn settled(masters: &Cluster) -> Client {
+pub fn settled(masters: &Masters) -> Client {
     settle(builder(masters.urls()))
 }
 
@@ -89,13 +85,7 @@ pub fn always(span: Duration, what: &str, mut holds: impl FnMut() -> bool) {
 /// Waits for a state; fails the test if it does not come.
 #[track_caller]
 pub fn eventually(what: &str, state: impl FnMut() -> bool) {
-    assert!(servers::wait_until(SOON, state), "it did not come to this within {SOON:?}: {what}");
-}
-
-/// The tests of one file that count threads, descriptors or memory of the process run one at a time.
-pub fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    assert!(wait_until(SOON, state), "it did not come to this within {SOON:?}: {what}");
 }
 
 pub fn lock_key(name: &str) -> String {
@@ -131,7 +121,7 @@ pub fn lock_keys(master: &Server) -> usize {
 /// Waits until no master has the key of any lock.
 #[track_caller]
 pub fn no_keys_left(masters: &[Server]) {
-    let gone = servers::wait_until(SOON, || masters.iter().all(|m| lock_keys(m) == 0));
+    let gone = wait_until(SOON, || masters.iter().all(|m| lock_keys(m) == 0));
     let left = masters.iter().map(|m| m.command(&["KEYS", "rl:L:*"]).unwrap());
     assert!(gone, "there are keys left: {:?}", left.map(|keys| keys.items().to_vec()).collect::<Vec<_>>());
 }

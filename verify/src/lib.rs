@@ -1,5 +1,4 @@
-//! The proof of redleash: programs that anyone can run, and real servers for the tests, the examples and the
-//! demonstration.
+//! The proof of redleash: programs that anyone can run.
 #![forbid(unsafe_code)]
 
 pub mod fidelity;
@@ -8,7 +7,6 @@ pub mod nemesis;
 pub mod peers;
 pub mod planted;
 pub mod scale;
-pub mod servers;
 pub mod sim;
 
 /// The result of a program: one plain line, and whether everything held.

@@ -5,7 +5,7 @@
     reason = "a test of processes may stop at the first surprise"
 )]
 
-use redleash_verify::servers::{skipped, wait_until};
+use redleash_testkit::{skipped, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,9 +1,9 @@
 //! The parts of the nemesis: each fault does what it says, and no more.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test that times the harness")]
 
+use redleash_testkit::{Reply, Scratch, Server, skipped, wait_until};
 use redleash_verify::nemesis::clock::Shim;
 use redleash_verify::nemesis::proxy::{Link, Proxy, Way};
-use redleash_verify::servers::{Reply, Scratch, Server, skipped, wait_until};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};

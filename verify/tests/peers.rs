@@ -2,14 +2,14 @@
 
 use redleash_verify::peers::scenes::{Scene, Tally};
 use redleash_verify::peers::{Options, play};
-use redleash_verify::servers;
+
 use std::path::PathBuf;
 
 /// With this seed the fault and B come within a second of A's acquisition, long before A's renewal could heal anything.
 const SEED: u64 = 19;
 
 fn tally(client: &str, scene: Scene) -> Option<Tally> {
-    if servers::skipped() {
+    if redleash_testkit::skipped() {
         return None;
     }
     let options = Options {

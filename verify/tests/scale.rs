@@ -1,10 +1,10 @@
 //! `verify scale` finds what it checks for, and the page shows its results.
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
+use redleash_testkit::{Scratch, skipped};
 use redleash_verify::scale::holder::{Order, Seen};
 use redleash_verify::scale::measure::masters;
 use redleash_verify::scale::{plots_of, rate};
-use redleash_verify::servers::{Scratch, skipped};
 use std::fs;
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::Path;

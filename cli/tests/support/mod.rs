@@ -6,14 +6,10 @@
     reason = "a test may stop at the first surprise, and reads the clock that its user reads"
 )]
 
-#[path = "../../../tests/support/proxy.rs"]
-pub mod proxy;
 pub mod pty;
-#[path = "../../../verify/src/servers.rs"]
-pub mod servers;
 
 use redleash::{Client, Lock, LockGuard, Options, Retry};
-use servers::{Cluster, Scratch, wait_until};
+use redleash_testkit::{Masters, Scratch, wait_until};
 use signal_hook::consts::SIGPIPE;
 use signal_hook::flag::register_conditional_default;
 use std::fs;
@@ -48,7 +44,7 @@ pub fn wall() -> u128 {
 
 /// Settled masters, a client of them, and a directory for what commands write.
 pub struct Bench {
-    pub masters: Cluster,
+    pub masters: Masters,
     pub client: Client,
     pub scratch: Scratch,
 }
@@ -59,10 +55,10 @@ pub fn bench(n: usize) -> Option<Bench> {
 }
 
 pub fn bench_with(n: usize, args: &[&str]) -> Option<Bench> {
-    if servers::skipped() {
+    if redleash_testkit::skipped() {
         return None;
     }
-    let masters = Cluster::start_with(n, args).unwrap();
+    let masters = Masters::start_with(n, args).unwrap();
     let client = Client::builder().nodes(masters.urls()).connect_timeout(ms(2000)).build().unwrap();
     client.init().unwrap();
     Some(Bench { masters, client, scratch: Scratch::new().unwrap() })

@@ -1,7 +1,7 @@
 //! A terminal and somebody who types.
 
 use super::{REDLEASH, SOON};
-use crate::support::servers::wait_until;
+use redleash_testkit::wait_until;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};

@@ -9,12 +9,12 @@ mod replies;
 mod script;
 
 use crate::Verdict;
-use crate::servers::Server as Real;
 use crate::sim::clock::{Clock, EPOCH_US};
 use crate::sim::lua::Interpreter;
 use crate::sim::resp::{self, Reply};
 use crate::sim::rng::Rng;
 use crate::sim::server::Server;
+use redleash_testkit::Server as Real;
 use replies::{normal, same};
 use script::Script;
 use std::io::{self, Read, Write};
@@ -68,7 +68,7 @@ const KEYS: [&str; 7] = ["rl:L:{a}", "rl:L:{b}", "rl:F:{a}", "rl:R:{a}", "rl:W:{
 
 /// Runs it.
 pub fn run(options: &Options) -> Verdict {
-    if !crate::servers::available() {
+    if !redleash_testkit::available() {
         return Verdict::failed("redis-server is not installed (scripts/install-redis does it)");
     }
     match compare(options) {

@@ -10,7 +10,7 @@ use super::keeper::Keeper;
 use super::proxy::Proxy;
 use super::register::Registers;
 use super::worker;
-use crate::servers::{Reply, Scratch, Server};
+use redleash_testkit::{Reply, Scratch, Server};
 use std::error::Error;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

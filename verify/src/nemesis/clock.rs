@@ -56,7 +56,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// What the process needs in its environment, for [`Server::start_under`](crate::servers::Server::start_under).
+    /// What the process needs in its environment, for [`Server::start_under`](redleash_testkit::Server::start_under).
     pub fn env(&self) -> [(String, String); 2] {
         let text = |path: &Path| path.display().to_string();
         [("LD_PRELOAD".into(), text(&self.library)), ("CLOCK_SHIM_FILE".into(), text(&self.path))]

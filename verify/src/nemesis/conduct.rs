@@ -206,7 +206,7 @@ impl<'a> Conductor<'a> {
 
     fn end(&mut self, id: usize) {
         let injected = self.done[id].clone();
-        let each = |act: &dyn Fn(&crate::servers::Server) -> io::Result<()>| {
+        let each = |act: &dyn Fn(&redleash_testkit::Server) -> io::Result<()>| {
             injected.masters.iter().try_for_each(|i| act(&self.arena.servers[*i]))
         };
         let result = match injected.fault {

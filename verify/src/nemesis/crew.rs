@@ -2,8 +2,8 @@
 
 use super::history::{Event, Kind, Life, now};
 use super::keeper::Keeper;
-use crate::servers::wait_until;
 use parking_lot::Mutex;
+use redleash_testkit::wait_until;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::process::{CommandExt, ExitStatusExt};

@@ -59,7 +59,7 @@ impl Drop for Keeper {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::servers::wait_until;
+    use redleash_testkit::wait_until;
     use std::time::Duration;
 
     const END_TIMEOUT: Duration = Duration::from_secs(20);

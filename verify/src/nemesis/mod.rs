@@ -21,7 +21,6 @@ pub mod report;
 pub mod worker;
 
 use crate::Verdict;
-use crate::servers::{Scratch, available, wait_until};
 use arena::{Arena, COMMAND_TTL, MAX_LEASE, Setup, TTL};
 use check::History;
 use clock::Shim;
@@ -32,6 +31,7 @@ use dice::Dice;
 use faults::{Fault, Planned, schedule};
 use history::now;
 use keeper::Keeper;
+use redleash_testkit::{Scratch, available, wait_until};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;

@@ -6,8 +6,8 @@
 
 use super::pipe::Pipe;
 pub use super::pipe::{Done, Way};
-use crate::servers::free_port;
 use parking_lot::Mutex;
+use redleash_testkit::free_port;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::set_socket_linger;
 use std::io::{self, Read, Write};

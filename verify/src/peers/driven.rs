@@ -1,8 +1,8 @@
 //! redleash itself, driven like its peers: see "The duel" in `bench/peers/README.md`.
 
 use super::duel::Answer;
-use crate::servers::wait_until;
 use redleash::{Client, Error, Lease, LockGuard, Options, ReleaseOutcome};
+use redleash_testkit::wait_until;
 use std::collections::HashMap;
 use std::io::{self, BufRead, Write};
 use std::time::Duration;

@@ -2,8 +2,8 @@
 //! with what follows on the same connection, but not on other connections. As with TCP, what was sent is delivered even
 //! if the sender has closed the connection meanwhile.
 
-use crate::servers::wait_until;
 use parking_lot::Mutex;
+use redleash_testkit::wait_until;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 
 use super::roster::{Peer, Vote};
 use crate::nemesis::clock::{Clock, Shim};
-use crate::servers::{Scratch, Server};
+use redleash_testkit::{Scratch, Server};
 use std::io;
 use std::time::Duration;
 

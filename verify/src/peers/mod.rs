@@ -14,9 +14,9 @@ pub mod seed;
 
 use crate::Verdict;
 use crate::nemesis::clock::Shim;
-use crate::servers::Scratch;
 use clap::ValueEnum;
 use parking_lot::Mutex;
+use redleash_testkit::Scratch;
 use roster::Peer;
 use scenes::{Cell, Scene, Tally};
 use seed::Seed;

@@ -6,7 +6,7 @@ use super::measure::{joined, masters, usage, used_memory};
 use super::plot::{Axis, Plot, Series, number};
 use super::sheet::Sheet;
 use super::sweeps::{Pace, two_digits};
-use crate::servers::{Server, wait_until};
+use redleash_testkit::{Server, wait_until};
 use std::io;
 use std::path::Path;
 use std::thread;

@@ -1,7 +1,7 @@
 //! What every sweep needs: settled masters, a client, load, and what processes use.
 
-use crate::servers::{Cluster, Server};
 use redleash::{Client, ClientBuilder, Error, Lock};
+use redleash_testkit::{Masters, Server};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -41,8 +41,8 @@ pub fn settle(masters: &[Server]) -> io::Result<()> {
 /// # Errors
 ///
 /// If they cannot be started.
-pub fn masters(n: usize) -> io::Result<Cluster> {
-    let deployment = Cluster::start(n)?;
+pub fn masters(n: usize) -> io::Result<Masters> {
+    let deployment = Masters::start(n)?;
     settle(&deployment)?;
     Ok(deployment)
 }

@@ -12,7 +12,7 @@ pub mod rate;
 pub mod sheet;
 pub mod sweeps;
 
-use crate::{Verdict, servers};
+use crate::Verdict;
 use clap::ValueEnum;
 use holder::Order;
 use sheet::Sheet;
@@ -90,7 +90,7 @@ pub fn run(options: &Options) -> Verdict {
     if options.spin {
         hung::spin();
     }
-    if !servers::available() {
+    if !redleash_testkit::available() {
         return Verdict::failed("redis-server is not installed (scripts/install-redis does it)");
     }
     match measure(options) {

@@ -102,7 +102,7 @@ fn replaced(page: &str, name: &str, text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::servers::Scratch;
+    use redleash_testkit::Scratch;
 
     fn sheet() -> Sheet {
         Sheet {

@@ -4,8 +4,8 @@ use super::measure::{Load, builder, failed, joined, load, masters, percentile, s
 use super::plot::{Axis, Plot, Series, number};
 use super::sheet::Sheet;
 use crate::nemesis::proxy::{Link, Proxy};
-use crate::servers::{Cluster, Server};
 use redleash::{Client, Error, Options};
+use redleash_testkit::{Masters, Server};
 use std::io;
 use std::thread;
 use std::time::Duration;
@@ -52,7 +52,7 @@ fn own_locks(client: &Client, threads: usize, span: Duration) -> io::Result<Load
 /// If a master or a lock fails.
 pub fn by_masters(pace: Pace) -> io::Result<Sheet> {
     let counts = pace.of(&[1, 3], &[1, 2, 3, 4, 5, 6, 7, 8, 9]);
-    let deployment = Cluster::start(counts.iter().copied().max().unwrap_or(1))?;
+    let deployment = Masters::start(counts.iter().copied().max().unwrap_or(1))?;
     let mut sheet = Sheet {
         name: "masters",
         columns: vec![

@@ -122,6 +122,19 @@ impl Names {
     }
 }
 
+/// The tokens with the paths that stand in strings as paths.
+fn unquoted(tokens: TokenStream) -> TokenStream {
+    let unquote = |token| match token {
+        TokenTree::Group(group) => unquoted(group.stream()),
+        TokenTree::Literal(literal) => match syn::parse_str::<syn::LitStr>(&literal.to_string()) {
+            Ok(text) if text.value().contains("::") => text.value().parse().unwrap_or_default(),
+            _ => TokenStream::new(),
+        },
+        other => TokenStream::from_iter([other]),
+    };
+    tokens.into_iter().flat_map(unquote).collect()
+}
+
 fn is_test(attributes: &[Attribute]) -> bool {
     let is_test =
         |a: &Attribute| a.path().is_ident("cfg") && a.parse_args::<syn::Ident>().is_ok_and(|cfg| cfg == "test");
@@ -159,6 +172,13 @@ impl<'a> Visit<'a> for Names {
             self.name(&parts);
         }
         visit::visit_path(self, path);
+    }
+
+    /// `#[serde(with = "crate::a::b")]` names a module too.
+    fn visit_attribute(&mut self, attribute: &'a Attribute) {
+        if let syn::Meta::List(list) = &attribute.meta {
+            self.tokens(unquoted(list.tokens.clone()));
+        }
     }
 
     fn visit_macro(&mut self, call: &'a Macro) {
@@ -249,6 +269,8 @@ mod tests {
             "fn f() { super::a::f() }",
             "fn f() { println!(\"{}\", vec![crate::a::f(1)]) }",
             "mod inner { use super::super::a; }",
+            "#[cfg_attr(feature = \"x\", serde(with = \"crate::a::text\"))] struct S;",
+            "struct S { #[serde(with = \"crate::a\")] field: u8 }",
             "impl Drop for X { fn drop(&mut self) { if let crate::a::A::B { .. } = self.0 {} } }",
         ];
         for tie in ties {

@@ -2,7 +2,7 @@
 
 use crate::ledger::Ledger;
 use crate::{BATCHES, Failure, LIMIT, WORKERS};
-use redleash_verify::servers::Scratch;
+use redleash_testkit::Scratch;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 
 use crate::screen::Screen;
 use crate::{Failure, LIMIT, MASTERS, Verdict, gone};
-use redleash_verify::servers::{Cluster, Scratch, Server, wait_until};
+use redleash_testkit::{Masters, Scratch, Server, wait_until};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -44,7 +44,7 @@ impl Outcome {
 
 pub(crate) fn act(screen: &mut Screen) -> Result<Outcome, Failure> {
     let scratch = Scratch::new()?;
-    let servers = Cluster::start(MASTERS.len())?;
+    let servers = Masters::start(MASTERS.len())?;
     let ports: Vec<u16> = servers.iter().map(Server::port).collect();
     let cli = Cli::find(&scratch, &servers)?;
     let masters: Vec<String> = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
@@ -123,7 +123,7 @@ struct Cli {
 }
 
 impl Cli {
-    fn find(scratch: &Scratch, servers: &Cluster) -> Result<Cli, Failure> {
+    fn find(scratch: &Scratch, servers: &Masters) -> Result<Cli, Failure> {
         let program = std::env::current_exe()?.with_file_name("redleash");
         if !program.is_file() {
             return Err(format!("{} is missing (scripts/demo builds it)", program.display()).into());

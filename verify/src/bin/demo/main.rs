@@ -12,7 +12,7 @@ mod worker;
 use crew::{Crew, Event};
 use ledger::{Counts, batches, count, gather, total};
 use redleash::Client;
-use redleash_verify::servers::{Cluster, Scratch, Server, available};
+use redleash_testkit::{Masters, Scratch, Server, available};
 use screen::{Screen, group};
 use std::error::Error;
 use std::fs;
@@ -60,7 +60,7 @@ fn demonstrate(root: &Path) -> Result<bool, Failure> {
     println!("An update reads the file, adds a batch and writes it back: of updates that overlap, one is lost.\n");
     let mut screen = Screen::new();
     let scratch = Scratch::new()?;
-    let servers = Cluster::start(MASTERS.len())?;
+    let servers = Masters::start(MASTERS.len())?;
     for (name, server) in MASTERS.iter().zip(servers.iter()) {
         let (port, pid) = (server.port(), server.pid());
         screen.line("master", &format!("{name}, a fresh redis-server, 127.0.0.1:{port}, process {pid}"));
@@ -136,7 +136,7 @@ fn demonstrate(root: &Path) -> Result<bool, Failure> {
 /// What happens while the workers make their updates: after a quarter of them a master dies, after half of them it is
 /// back.
 struct Story<'a> {
-    servers: &'a Cluster,
+    servers: &'a Masters,
     client: &'a Client,
     written: usize,
     stale: usize,

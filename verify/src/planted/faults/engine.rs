@@ -19,7 +19,7 @@ pub(super) const FAULTS: &[Fault] = &[
         what: "nobody is told of a loss",
         file: "src/engine/lease.rs",
         edits: &[("        if released {\n            return;\n", "        if true {\n            return;\n")],
-        found_by: Test("loss_signal", "one_message_and_no_more"),
+        found_by: Test("behaviour", "loss_signal::one_message_and_no_more"),
     },
     Fault {
         name: "renewal_sent_behind_release",
@@ -56,7 +56,7 @@ pub(super) const FAULTS: &[Fault] = &[
             "            renew(&lease);\n            if let Some(worker)",
             "            renew(&lease);\n            if true {\n                return;\n            }\n            if let Some(worker)",
         )],
-        found_by: Test("renewal", "a_watchdog_lease_outlives_its_ttl"),
+        found_by: Test("behaviour", "renewal::a_watchdog_lease_outlives_its_ttl"),
     },
     Fault {
         name: "undo_elsewhere",
@@ -66,7 +66,7 @@ pub(super) const FAULTS: &[Fault] = &[
             "            let lane = self.lane(&command.keys);\n            lane.post",
             "            let lane = &self.lanes[(self.lane(&command.keys).config.index + 1) % self.lanes.len()];\n            lane.post",
         )],
-        found_by: Test("regressions_wire", "an_undo_goes_down_the_connection_of_its_attempt"),
+        found_by: Test("wire", "delivery::an_undo_goes_down_the_connection_of_its_attempt"),
     },
     Fault {
         name: "grant_forgotten",
@@ -83,13 +83,13 @@ pub(super) const FAULTS: &[Fault] = &[
         what: "a forked child uses the guard of its parent",
         file: "src/engine/masters.rs",
         edits: &[("sys::pid() != self.pid", "sys::pid() != self.pid && false")],
-        found_by: Test("forks", "the_guard_is_lost_in_the_child_and_held_in_the_parent"),
+        found_by: Test("process", "forks::the_guard_is_lost_in_the_child_and_held_in_the_parent"),
     },
     Fault {
         name: "wall_clock",
         what: "leases are measured by the wall clock",
         file: "src/sys/clock.rs",
         edits: &[("clock_gettime(CLOCK)", "clock_gettime(ClockId::Realtime)")],
-        found_by: Test("adoption", "a_deadline_is_a_moment_of_the_boot_clock"),
+        found_by: Test("behaviour", "adoption::a_deadline_is_a_moment_of_the_boot_clock"),
     },
 ];

@@ -28,7 +28,7 @@ pub struct Fault {
 pub enum Finder {
     /// The simulation.
     Simulation,
-    /// A test of the library: the file below `tests` without its ending, and the name of the test.
+    /// A test of the library: its binary below `tests`, and its name in there.
     Test(&'static str, &'static str),
 }
 

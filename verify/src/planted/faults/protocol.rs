@@ -130,6 +130,6 @@ pub(super) const FAULTS: &[Fault] = &[
             "self.gaps += 1;",
             "self.gaps += 1;\n            return self.marked.map_or(Step::Mark, Step::Settle);",
         )],
-        found_by: super::Finder::Test("wrong_masters", "init_refuses_what_is_not_new"),
+        found_by: super::Finder::Test("faults", "init::init_refuses_what_is_not_new"),
     },
 ];

@@ -3,7 +3,7 @@
 use super::Fault;
 use super::Finder::{Simulation, Test};
 
-const RAISED: &str = "a_counter_is_raised_for_the_holder_only_and_by_a_settled_master_only";
+const RAISED: &str = "fencing::a_counter_is_raised_for_the_holder_only_and_by_a_settled_master_only";
 
 pub(super) const FAULTS: &[Fault] = &[
     Fault {
@@ -81,14 +81,14 @@ pub(super) const FAULTS: &[Fault] = &[
         what: "a counter is raised for anybody who asks",
         file: "src/scripts/fence.lua",
         edits: &[("refusal() or not_ours()\nif no", "refusal()\nif no")],
-        found_by: Test("fencing", RAISED),
+        found_by: Test("behaviour", RAISED),
     },
     Fault {
         name: "fence_without_generation",
         what: "a counter that was lost is raised like any other",
         file: "src/scripts/fence.lua",
         edits: &[("refusal() or not_ours()\nif no", "not_ours()\nif no")],
-        found_by: Test("fencing", RAISED),
+        found_by: Test("behaviour", RAISED),
     },
     Fault {
         name: "init_without_its_mark",
@@ -96,8 +96,8 @@ pub(super) const FAULTS: &[Fault] = &[
         file: "src/scripts/init.lua",
         edits: &[("if g == 'init:' .. ARGV[1] .. ':' .. ARGV[2] and others == 0 then", "if others == 0 then")],
         found_by: Test(
-            "wrong_masters",
-            "an_init_settles_only_what_it_has_found_empty_and_nothing_has_happened_to_since",
+            "faults",
+            "init::an_init_settles_only_what_it_has_found_empty_and_nothing_has_happened_to_since",
         ),
     },
     Fault {

@@ -22,7 +22,7 @@ pub(super) const FAULTS: &[Fault] = &[
         what: "a client without quarantine votes on beside a deployment that was settled since",
         file: "src/wire/decode.rs",
         edits: &[("(Value::Nil, None) => true,", "(Value::Nil | Value::BulkString(_), None) => true,")],
-        found_by: Test("first_user", "a_client_of_one_master_is_kept_out_by_an_init_that_comes_later"),
+        found_by: Test("faults", "without_quarantine::a_client_of_one_master_is_kept_out_by_an_init_that_comes_later"),
     },
     Fault {
         name: "generation_inherited",
@@ -46,7 +46,7 @@ pub(super) const FAULTS: &[Fault] = &[
             "                self.fail(i, conn.id(), Cause::Hung, woken);\n",
             "                while matches!(link.reply(i, conn.id(), &redis::Value::Nil), Replied::Half) {}\n",
         )],
-        found_by: Test("regressions_wire", "a_late_reply_answers_no_other_request"),
+        found_by: Test("wire", "replies::a_late_reply_answers_no_other_request"),
     },
     Fault {
         name: "used_after_nonsense",
@@ -56,6 +56,6 @@ pub(super) const FAULTS: &[Fault] = &[
             ("                            end.is_none()\n", "                            true\n"),
             ("Replied::Unasked => false,", "Replied::Unasked => true,"),
         ],
-        found_by: Test("regressions_wire", "a_reply_too_many_answers_no_other_request"),
+        found_by: Test("wire", "replies::a_reply_too_many_answers_no_other_request"),
     },
 ];
