@@ -7,11 +7,8 @@
 //! notified one each time.
 
 use super::time::Mono;
-use super::wait_list::Notify;
+use super::wait_list::{Notify, QUANTUM};
 use std::time::Duration;
-
-/// How long a process may take a lock again and again while others wait elsewhere.
-pub const QUANTUM: Duration = Duration::from_millis(7);
 
 /// How long a process whose quantum is not over has to take the lock again, before a waiter is notified that it is
 /// free.

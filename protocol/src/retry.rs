@@ -45,7 +45,7 @@ impl Backoff {
 }
 
 /// A ttl this short may mean that nobody holds the lock: waiters may yield to each other, or split the vote.
-pub const MAY_BE_FREE_WITHIN: Duration = super::local_queue::QUANTUM;
+pub const MAY_BE_FREE_WITHIN: Duration = super::wait_list::QUANTUM;
 
 /// The pause after a split vote: uniform in `0..=3 * slowest`, where `slowest` is the longest round seen, doubled per
 /// split in a row (`splits` before this one), at most `cap`.

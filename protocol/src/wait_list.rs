@@ -3,8 +3,10 @@
 //! A release takes the first entry out and notifies that waiter; nobody else is woken. Each client has a channel of its
 //! own.
 
-use super::local_queue::QUANTUM;
 use std::time::Duration;
+
+/// How long a process may take a lock again and again while others wait elsewhere.
+pub const QUANTUM: Duration = Duration::from_millis(7);
 
 /// How long a waiter that was not notified leaves a free lock to one that was, and how long it lets the holder's
 /// process take the lock again: a quantum. After it a free lock is anybody's, so a notified waiter that died delays the

@@ -6,7 +6,7 @@ use crate::engine::queue::Entered;
 use crate::engine::root::Engine;
 use crate::engine::settings::Terms;
 use crate::engine::waiting::Patience;
-use crate::protocol::local_queue::QUANTUM;
+use crate::protocol::wait_list::QUANTUM;
 use crate::protocol::{Keys, Mono, Wait};
 use crate::world;
 use shuttle::rand::{Rng, thread_rng};

@@ -1,6 +1,6 @@
 use super::super::Mono;
-use super::super::local_queue::{Entering, LocalQueue, NOTIFY_DELAY, QUANTUM, WAITERS_WINDOW};
-use super::super::wait_list::Notify;
+use super::super::local_queue::{Entering, LocalQueue, NOTIFY_DELAY, WAITERS_WINDOW};
+use super::super::wait_list::{Notify, QUANTUM};
 use super::{at, ms};
 use std::time::Duration;
 
