@@ -326,11 +326,14 @@ fn launch(
     Err(failure.unwrap_or_else(|| io::Error::new(io::ErrorKind::TimedOut, "redis-server does not answer")))
 }
 
-/// Is it this process that answers at the port, and not a server that was there before?
+/// Whether this process answers at the port, and not a server that was there before, and has read its append-only file.
 fn answers(port: u16, password: Option<&str>, pid: u32) -> bool {
-    match ask(port, password, &["INFO", "server"]) {
+    match ask(port, password, &["INFO"]) {
         Ok(Reply::Error(text)) => !text.starts_with("LOADING"), // INFO may be forbidden
-        Ok(reply) => reply.text().is_some_and(|info| info.lines().any(|line| line == format!("process_id:{pid}"))),
+        Ok(reply) => reply.text().is_some_and(|info| {
+            let has = |wanted: &str| info.lines().any(|line| line == wanted);
+            has(&format!("process_id:{pid}")) && has("loading:0")
+        }),
         Err(_) => false,
     }
 }
