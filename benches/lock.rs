@@ -26,9 +26,9 @@ fn main() {
     }
     let time = Duration::from_millis(if quick { 50 } else { 1_000 });
     reentry(count);
-    for nodes in [1, 3, 5] {
+    for masters in [1, 3, 5] {
         for threads in [1, 8] {
-            cycle(nodes, threads, time);
+            cycle(masters, threads, time);
         }
     }
 }
@@ -102,8 +102,8 @@ fn reentry(count: u32) {
     time_each("check of a held guard", count, |_| black_box(guard.check()).unwrap());
 }
 
-fn cycle(nodes: usize, threads: usize, time: Duration) {
-    let masters = Masters::start(nodes).unwrap();
+fn cycle(n: usize, threads: usize, time: Duration) {
+    let masters = Masters::start(n).unwrap();
     let client = client(&masters);
     for awaited in [true, false] {
         let run = |thread: usize| {
@@ -128,6 +128,6 @@ fn cycle(nodes: usize, threads: usize, time: Duration) {
         });
         let how = if awaited { "release awaited" } else { "drop" };
         let rate = all.len() as f64 / time.as_secs_f64();
-        report(&format!("cycle, N = {nodes}, {threads} threads, {how}, {rate:.0}/s"), all);
+        report(&format!("cycle, N = {n}, {threads} threads, {how}, {rate:.0}/s"), all);
     }
 }

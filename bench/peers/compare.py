@@ -15,7 +15,8 @@ def facts():
 
     def says(pattern, *command):
         try:
-            return (re.search(pattern, subprocess.run(command, capture_output=True, text=True).stdout) or [None, "unknown"])[1]
+            printed = subprocess.run(command, capture_output=True, text=True).stdout
+            return (re.search(pattern, printed) or [None, "unknown"])[1]
         except OSError:
             return "unknown"
 
@@ -47,20 +48,24 @@ NAMES = {
     "raw-limit": "raw-limit: no lock, the same bytes", "raw-mux": "raw-mux: no lock, batched",
     "redleash-fenced": "redleash, fencing token folded in", "redleash-drop": "redleash, release by drop",
     "redleash-no-hand-over": "redleash, hand-over off", "redleash-shared": "redleash, `WatchdogMode::Shared`",
-    "hold redleash": "redleash, a thread per lock", "rust-rslock": "rslock", "go-redsync": "redsync", "java-redisson": "Redisson RedLock",
+    "hold redleash": "redleash, a thread per lock", "rust-rslock": "rslock", "go-redsync": "redsync",
+    "java-redisson": "Redisson RedLock",
 }
-# title, scenario, threads, columns; the first column is the one that is compared, the flag says whether less of it is better
+# Title, scenario, threads, columns, and whether less is better in the first column, which is the one that is compared.
 TABLES = [
     ("A free lock, one thread, acquired and released (release awaited)", "cycle", 1, [P50, P99, RATE], True),
     ("Eight threads, a lock each", "cycle", 8, [RATE, P50, MAX], False),
     ("One lock, eight threads of one process", "contended", 8, [RATE, P99MS, P999MS, MAX], False),
-    ("One lock, eight processes of one thread (worst process)", "contended-processes", 8, [RATE, P99MS, P999MS, MAX], False),
-    ("Hand-over between two clients: from the release to the waiter's lock", "handoff", 2, [("p50 ms", "p50_us", MS2), MAX], True),
+    ("One lock, eight processes of one thread (worst process)", "contended-processes", 8,
+     [RATE, P99MS, P999MS, MAX], False),
+    ("Hand-over between two clients: from the release to the waiter's lock", "handoff", 2,
+     [("p50 ms", "p50_us", MS2), MAX], True),
     ("One of three masters stopped, one thread", "hung", 1, [RATE, P50, MAX], False),
-    ("One of three masters stopped, eight threads at full rate beside {locks} held locks (ttl 3 s) for {seconds} s", "hold-cycle-hung", 8,
-     [RATE, ("held locks lost", "lost", WHOLE), P50, MAX, ("errors", "errors", WHOLE)], False),
+    ("One of three masters stopped, eight threads at full rate beside {locks} held locks (ttl 3 s) for {seconds} s",
+     "hold-cycle-hung", 8, [RATE, ("held locks lost", "lost", WHOLE), P50, MAX, ("errors", "errors", WHOLE)], False),
     ("{locks} held locks for {seconds} s, ttl 6 s", "hold", 8,
-     [("client CPU s", "cpu_s", TWO), ("lost", "lost", WHOLE), ("MiB", "rss_mib", WHOLE), ("threads", "os_threads", WHOLE)], True),
+     [("client CPU s", "cpu_s", TWO), ("lost", "lost", WHOLE), ("MiB", "rss_mib", WHOLE),
+      ("threads", "os_threads", WHOLE)], True),
 ]
 
 
@@ -78,8 +83,8 @@ def medians(rows, column):
 
 
 def scenario(rows, title, columns, less, own=None):
-    """The medians of each peer, the compared one first and beside the best peer's (and beside `own`, its own elsewhere), and the
-    number of rounds."""
+    """The medians of each peer, the compared one first and beside the best peer's (and beside `own`, its own
+    elsewhere), and the number of rounds."""
     peers = {}
     for row in rows:
         peers.setdefault(row["peer"], []).append(row)
@@ -88,9 +93,11 @@ def scenario(rows, title, columns, less, own=None):
     compared = medians(rows, first)
     others = [value for peer, value in compared.items() if not peer.startswith((RAW, OURS))]
     best = (min if less else max)(others) if others else None
-    order = sorted(compared, key=lambda p: (not p.startswith(RAW), not p.startswith(OURS), compared[p] * (1 if less else -1)))
+    place = lambda p: (not p.startswith(RAW), not p.startswith(OURS), compared[p] * (1 if less else -1))
+    order = sorted(compared, key=place)
     title = title.format(locks=number(rows[0].get("locks", 0)), seconds=f"{rows[0]['seconds']:g}")
-    head = [columns[0][0], "to the best peer", *(["to its own with all masters"] if own else []), *[c[0] for c in columns[1:]], "rounds"]
+    beside = ["to its own with all masters"] if own else []
+    head = [columns[0][0], "to the best peer", *beside, *[c[0] for c in columns[1:]], "rounds"]
     out = [f"**{title}**", "", "| | " + " | ".join(head) + " |", "|---|" + "---:|" * len(head)]
     for peer in order:
         cells = []
@@ -109,17 +116,20 @@ def scenario(rows, title, columns, less, own=None):
 def measured(lines):
     """The text between the marks: `lines` are those of one results file, the facts among them."""
     rows, run = [r for r in lines if "peer" in r], next((r["run"] for r in lines if "run" in r), None)
-    out = [""]
+    out, load = [""], statistics.median(r["load1"] for r in rows)
     if run:
         clients = ", ".join(f"{name} {version}" for name, version in run["clients"].items())
-        text = (f"{clients}; redis-server {run['redis-server']}, rustc {run['rustc']}, {run['system']} with {run['cores']} cores. "
-                f"The load average was {run['load1']:.1f} at the start and {statistics.median(r['load1'] for r in rows):.1f} in the median.")
+        text = (f"{clients}; redis-server {run['redis-server']}, rustc {run['rustc']}, {run['system']} with "
+                f"{run['cores']} cores. The load average was {run['load1']:.1f} at the start and {load:.1f} in the "
+                "median.")
         if run.get("awake"):
-            text += " Loops of the idle class, one per core, kept the cores awake; they count in the load and give way to everything else."
+            text += (" Loops of the idle class, one per core, kept the cores awake; they count in the load and give "
+                     "way to everything else.")
         out += [*textwrap.wrap(text, 118, break_on_hyphens=False), ""]
     else:
-        out += [f"The run recorded no versions. The median of its load average was {statistics.median(r['load1'] for r in rows):.1f}.", ""]
-    out += ["\"To the best peer\" divides the first column by that of the best of the other clients (not raw-limit or raw-mux).", ""]
+        out += [f"The run recorded no versions. The median of its load average was {load:.1f}.", ""]
+    out += ["\"To the best peer\" divides the first column by that of the best of the other clients "
+            "(not raw-limit or raw-mux).", ""]
     of = lambda name, threads: [r for r in rows if r["scenario"] == name and r["threads"] == threads]
     for title, name, threads, columns, less in TABLES:
         chosen = of(name, threads)

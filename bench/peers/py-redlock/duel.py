@@ -7,8 +7,9 @@ p = argparse.ArgumentParser()
 p.add_argument("--nodes", required=True)
 p.add_argument("--ttl", type=int, required=True)
 a = p.parse_args()
-nodes = [{"host": host, "port": int(port), "db": 0} for host, port in (node.split(":") for node in a.nodes.split(","))]
-patient, once = Redlock(nodes), Redlock(nodes, retry_count=1)
+addresses = (address.split(":") for address in a.nodes.split(","))
+masters = [{"host": host, "port": int(port), "db": 0} for host, port in addresses]
+patient, once = Redlock(masters), Redlock(masters, retry_count=1)
 held = {}  # name: (lock, when the call returned); validity counts from there
 
 

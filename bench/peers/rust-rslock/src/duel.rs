@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 /// A lock, and when the call that granted it returned: its validity counts from there.
 type Held = HashMap<String, (Lock, Instant)>;
 
-pub async fn duel(nodes: &str, ttl: Duration) {
-    let uris: Vec<String> = nodes.split(',').map(|node| format!("redis://{node}/")).collect();
+pub async fn duel(masters: &str, ttl: Duration) {
+    let uris: Vec<String> = masters.split(',').map(|address| format!("redis://{address}/")).collect();
     let patient = LockManager::new(uris);
     let mut once = patient.clone();
     once.set_retry(1, Duration::from_millis(200));
