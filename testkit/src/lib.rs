@@ -23,8 +23,9 @@
 //! # }
 //! ```
 //!
-//! The servers end with their owner: when it is dropped, also by a panic, and when its process is killed, because a small
-//! shell beside each server waits for that. Only processes that were started here are ever killed, by their process id.
+//! The servers end with their owner: when it is dropped, also by a panic, and when its process is killed, because a
+//! small shell beside each server waits for that. Only processes that were started here are ever killed, by their
+//! process id.
 //!
 //! [`Proxy`] stands between a client and a master and spoils what passes: silence, cuts, nonsense, delays.
 //!
@@ -57,8 +58,8 @@ pub fn available() -> bool {
     version.is_ok_and(|status| status.success())
 }
 
-/// `true` if there is no redis-server: the test returns. Says so on stderr past the capture of the test harness, so that a
-/// test that could not run does not look like one that passed.
+/// `true` if there is no redis-server: the test returns. Says so on stderr past the capture of the test harness, so
+/// that a test that could not run does not look like one that passed.
 #[must_use]
 pub fn skipped() -> bool {
     let skip = !available();

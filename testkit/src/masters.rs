@@ -30,7 +30,7 @@ impl Masters {
         Ok(Masters { servers })
     }
 
-    /// Their addresses, as the nodes of a client.
+    /// Their addresses, as a client names them.
     #[must_use]
     pub fn urls(&self) -> Vec<String> {
         self.servers.iter().map(Server::url).collect()

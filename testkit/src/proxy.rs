@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// What becomes of what passes a [`Proxy`].
+/// What a [`Proxy`] does to what passes through it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
@@ -70,7 +70,8 @@ impl Shared {
     }
 }
 
-/// Passes bytes between a client and a server until it is set to a [`Fault`]. Dropping it closes all of its connections.
+/// Passes bytes between a client and a server until it is set to a [`Fault`]. Dropping it closes all of its
+/// connections.
 pub struct Proxy {
     port: u16,
     shared: Arc<Shared>,
@@ -118,7 +119,7 @@ impl Proxy {
         Ok(Proxy { port, shared })
     }
 
-    /// Its address, as the node of a client.
+    /// Its address, as a client names it.
     #[must_use]
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
@@ -138,7 +139,7 @@ impl Proxy {
         }
     }
 
-    /// Passes new connections to another port, as a changed DNS entry does. Connections that are there stay where they lead.
+    /// Passes new connections to another port, as a changed DNS entry does. Open connections are not affected.
     pub fn point(&self, to: u16) {
         self.shared.to.store(to, Ordering::SeqCst);
     }
@@ -190,7 +191,7 @@ fn pass(mut from: TcpStream, mut into: TcpStream, shared: &Shared) {
         if shared.fault() == Fault::Hold {
             shared.misbehaved.fetch_add(1, Ordering::SeqCst);
             while shared.fault() == Fault::Hold && !shared.stop.load(Ordering::SeqCst) {
-                thread::sleep(Duration::from_millis(5));
+                thread::sleep(Duration::from_millis(5)); // a look each 5 ms at whether the fault is over
             }
         }
         if into.write_all(request).is_err() {
@@ -224,7 +225,7 @@ fn reply(mut from: TcpStream, mut into: TcpStream, shared: &Shared) {
             break;
         }
     }
-    // The client may be gone, but what it wrote last is still on its way: `pass` ends that half.
+    // The client may have ended, but what it wrote last is still on its way: `pass` ends that half.
     let _ = into.shutdown(Shutdown::Both);
 }
 
@@ -244,7 +245,7 @@ fn flood(into: &mut TcpStream, size: u64, shared: &Shared) -> io::Result<()> {
     into.write_all(b"\r\n")
 }
 
-/// Pausing is what this server does; nobody waits for it.
+/// Sends a byte per second: the pause is the fault.
 fn drip(into: &mut TcpStream, reply: &[u8], shared: &Shared) -> io::Result<()> {
     for byte in reply {
         if shared.stop.load(Ordering::SeqCst) || shared.fault() != Fault::Drip {

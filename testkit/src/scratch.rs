@@ -13,8 +13,8 @@ pub struct Scratch {
     keeper: Child,
 }
 
-/// A shell that outlives an owner that was killed: when the pipe from it closes, it kills the process that was named last
-/// and removes the directory.
+/// A shell that outlives an owner that was killed: when the pipe from it closes, it kills the process that was named
+/// last and removes the directory.
 const KEEPER: &str = r#"pid=0
 while read -r next; do pid=$next; done
 [ "$pid" = 0 ] || kill -9 "$pid"

@@ -20,8 +20,8 @@ const PORTS_TRIED: usize = 50;
 const FIRST_PORT: u32 = 20_000;
 const PORTS: u32 = 12_000;
 
-/// One redis-server: on loopback only, with a port and a directory of its own, and nothing on disk unless its arguments say
-/// so. Dropping it ends it.
+/// One redis-server: on loopback only, with a port and a directory of its own, and nothing on disk unless its arguments
+/// say so. Dropping it ends it.
 pub struct Server {
     port: u16,
     args: Vec<String>,
@@ -47,7 +47,8 @@ impl Server {
         Server::start_with(&[])
     }
 
-    /// The same with further arguments of redis-server, such as `["--requirepass", "secret"]` or `["--appendonly", "yes"]`.
+    /// The same with further arguments of redis-server, such as `["--requirepass", "secret"]` or
+    /// `["--appendonly", "yes"]`.
     ///
     /// # Errors
     ///
@@ -111,7 +112,7 @@ impl Server {
         self.process().child.id()
     }
 
-    /// Its address as a node of a client, with the password if it asks for one.
+    /// Its address, as a client names it, with the password if it asks for one.
     #[must_use]
     pub fn url(&self) -> String {
         let password = self.password.as_ref().map(|p| format!(":{p}@")).unwrap_or_default();
@@ -131,12 +132,13 @@ impl Server {
         process.running && matches!(process.child.try_wait(), Ok(None))
     }
 
-    /// SIGKILL; returns when the process and its connections are gone.
+    /// SIGKILL; returns when the process and its connections have ended.
     pub fn kill(&self) {
         self.process().kill();
     }
 
-    /// Kills it, and starts it again at the same address with nothing in it and a new run id: a crash without persistence.
+    /// Kills it, and starts it again at the same address with nothing in it and a new run id: a crash without
+    /// persistence.
     ///
     /// # Errors
     ///
@@ -151,8 +153,8 @@ impl Server {
         }
     }
 
-    /// Kills it, and starts it again at the same address with a new run id and what its append-only file has (start it with
-    /// `["--appendonly", "yes"]`).
+    /// Kills it, and starts it again at the same address with a new run id and what its append-only file has (start it
+    /// with `["--appendonly", "yes"]`).
     ///
     /// # Errors
     ///

@@ -142,7 +142,7 @@ fn a_user_has_the_rights_it_was_given() {
 }
 
 #[test]
-fn a_proxy_spoils_what_it_is_told_to() {
+fn a_proxy_injects_the_fault_that_is_set() {
     if skipped() {
         return;
     }
