@@ -186,9 +186,9 @@ fn what_others_wrote_to_the_masters_is_shown_escaped() {
 fn unlock_asks_on_a_terminal() {
     let Some(bench) = bench(1) else { return };
     let held = bench.hold("x");
-    let nodes = bench.nodes();
+    let urls = bench.nodes();
     let ask = |answer: &str| {
-        let mut terminal = Terminal::start(&nodes, &["redleash", "unlock", "--force", "x"]);
+        let mut terminal = Terminal::start(&urls, &["redleash", "unlock", "--force", "x"]);
         terminal.expect("[y/N]");
         terminal.expect("test bench");
         terminal.typed(answer);
@@ -198,6 +198,6 @@ fn unlock_asks_on_a_terminal() {
     assert!(held.verify().is_ok());
     assert_eq!(ask("y\n"), Some(0));
     assert!(held.verify().is_err());
-    let mut terminal = Terminal::start(&nodes, &["redleash", "unlock", "--force", "--yes", "x"]);
+    let mut terminal = Terminal::start(&urls, &["redleash", "unlock", "--force", "--yes", "x"]);
     assert_eq!(terminal.end().code(), Some(0));
 }

@@ -98,7 +98,7 @@ fn the_name_and_a_growing_fencing_token_are_in_the_environment() {
     let token = || {
         let done = done(&mut bench.script(&[], "ä b/c", r#"echo "$REDLEASH_NAME|$REDLEASH_FENCE|$REDLEASH_NODES""#));
         let rest = done.out.trim().strip_prefix("ä b/c|").unwrap().to_string();
-        rest.strip_suffix('|').expect("no nodes in the environment").parse::<u64>().unwrap()
+        rest.strip_suffix('|').expect("no masters in the environment").parse::<u64>().unwrap()
     };
     let first = token();
     assert!(token() > first);

@@ -16,10 +16,10 @@ fn the_examples() {
     let masters = Masters::start(3).unwrap();
     let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
     let examples = readme.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
-    let nodes = masters.urls().join(",");
+    let urls = masters.urls().join(",");
     let named = "redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3";
-    let script = examples.collect::<String>().replace(named, &nodes);
-    assert!(script.contains(&nodes), "the examples name the masters");
+    let script = examples.collect::<String>().replace(named, &urls);
+    assert!(script.contains(&urls), "the examples name the masters");
     let path = format!("{}:{}", Path::new(REDLEASH).parent().unwrap().display(), std::env::var("PATH").unwrap());
     let done = done(Command::new("sh").args(["-euc", &script]).env("PATH", path).env_remove("REDLEASH_NODES"));
     assert_eq!((done.code(), done.err.as_str()), (0, ""), "{done:?}");

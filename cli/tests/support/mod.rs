@@ -138,8 +138,8 @@ impl Bench {
 /// A command that cannot be asked to end, and writes the time all the while.
 pub const WORK: &str = r#"trap "" TERM; while :; do date +%s%N >> "$F"; sleep 0.01; done"#;
 
-/// Whoever started the tests may ignore signals (`&` in a script, nohup), and what is ignored is inherited by each program that
-/// is started here. From now on such signals have their default effect in this process and in those that it starts.
+/// Gives ignored signals their default effect, in this process and in those that it starts: a shell script (`&`) or
+/// nohup may have started the tests with signals ignored, and every program started here would inherit that.
 pub fn hear_signals() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -300,7 +300,7 @@ pub fn signal(pid: u32, name: &str) {
     assert!(status.success(), "kill -s {name} {pid}");
 }
 
-/// The state letter of a process in /proc; `None` if it is gone.
+/// The state letter of a process in /proc; `None` if it has ended.
 pub fn state(pid: u32) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(") ")?.1.chars().next()

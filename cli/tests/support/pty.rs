@@ -25,7 +25,7 @@ pub struct Terminal {
 
 impl Terminal {
     /// Runs `sh -c SCRIPT` or the like as the leader of a new session on a new terminal; `redleash` is in its PATH.
-    pub fn start(nodes: &str, args: &[&str]) -> Terminal {
+    pub fn start(masters: &str, args: &[&str]) -> Terminal {
         super::hear_signals();
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
@@ -41,7 +41,7 @@ impl Terminal {
             .arg("--ctty")
             .args(args)
             .env("PATH", path)
-            .env("REDLEASH_NODES", nodes)
+            .env("REDLEASH_NODES", masters)
             .env("PS1", "$ ")
             .env("TERM", "dumb")
             .stdin(slave())
@@ -58,8 +58,8 @@ impl Terminal {
     }
 
     /// A shell with job control.
-    pub fn bash(nodes: &str) -> Terminal {
-        let terminal = Terminal::start(nodes, &["bash", "--norc", "--noprofile", "--noediting", "-i"]);
+    pub fn bash(masters: &str) -> Terminal {
+        let terminal = Terminal::start(masters, &["bash", "--norc", "--noprofile", "--noediting", "-i"]);
         terminal.expect("$ ");
         terminal
     }
@@ -86,7 +86,7 @@ impl Terminal {
         u32::try_from(group.as_raw_nonzero().get()).ok()
     }
 
-    /// The window is closed, or the connection is gone.
+    /// The window is closed, or the connection has ended.
     pub fn close(&mut self) {
         self.closing.store(true, Ordering::SeqCst);
         if let Some(reader) = self.reader.take() {
