@@ -47,8 +47,8 @@ impl Workshop {
         built.map(Ok).ok_or_else(|| io::Error::other(format!("cargo names no program {name}")))
     }
 
-    /// Runs `finder` on the sources as they are: `Some` with what it found, `None` if it found nothing; or why it cannot be
-    /// built or does not end.
+    /// Runs `finder` on the sources as they are: `Some` with what it found, `None` if it found nothing; or why it
+    /// cannot be built or does not end.
     pub(super) fn look(&self, finder: Finder) -> io::Result<Result<Option<String>, String>> {
         let program = match self.build(finder)? {
             Ok(program) => program,
@@ -100,8 +100,8 @@ fn first_error(text: &str) -> String {
     text.lines().find(|line| line.starts_with("error")).unwrap_or("cargo failed without an error").to_string()
 }
 
-/// Whether a program succeeded, and what it printed, which goes through the file `printed`; `None` if it had to be ended
-/// because it took longer than `limit`.
+/// Whether a program succeeded, and what it printed, which goes through the file `printed`; `None` if it had to be
+/// ended because it took longer than `limit`.
 fn within(command: &mut Command, limit: Duration, printed: &Path) -> io::Result<Option<(bool, String)>> {
     // A file, because the end of a pipe comes only when everything that the program has started has ended too.
     command.stdin(Stdio::null()).stdout(File::create(printed)?).stderr(Stdio::null());

@@ -1,7 +1,8 @@
 //! Faults put into the code on purpose, and who finds them.
 //!
-//! The faults are data ([`faults`]): the sources have none. `verify planted` copies the sources into a directory below `target`,
-//! and for each fault writes its wrong text into the copy, builds what must find it, runs that, and takes the fault out again.
+//! The faults are data ([`faults`]): the sources have none. `verify planted` copies the sources into a directory below
+//! `target`, and for each fault writes its wrong text into the copy, builds what must find it, runs that, and takes the
+//! fault out again.
 #![allow(clippy::disallowed_methods, reason = "a program of its own, which measures itself")]
 
 pub mod faults;

@@ -32,7 +32,8 @@ impl Planted {
 }
 
 impl Tree {
-    /// Makes `root` a copy of the sources at `from`. A file that has not changed is not written, so that it is not built again.
+    /// Makes `root` a copy of the sources at `from`. A file that has not changed is not written, so that it is not
+    /// built again.
     pub(super) fn copy(from: &Path, root: PathBuf) -> io::Result<Tree> {
         copy(from, &root, &|name| LEFT_OUT.iter().any(|left_out| *left_out == name))?;
         Ok(Tree { root })

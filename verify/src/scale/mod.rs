@@ -1,4 +1,5 @@
-//! How cost grows: with masters, threads, names, held locks, and the way to the masters. docs/PERFORMANCE.md has the plots.
+//! How cost grows: with masters, threads, names, held locks, and the way to the masters. docs/PERFORMANCE.md has the
+//! plots.
 #![allow(clippy::disallowed_methods, reason = "measures real servers by the machine's clock, not by the library's")]
 
 pub mod child;

@@ -203,8 +203,8 @@ pub(crate) struct Circle {
     pub(crate) arrows: Vec<String>,
 }
 
-/// Which files each file imports: a path is an import of the longest part of it that is a file. A parent's look at its children's
-/// names and theirs at its are the tree of modules, no imports.
+/// Which files each file imports: a path is an import of the longest part of it that is a file. A parent's look at its
+/// children's names and theirs at its are the tree of modules, no imports.
 fn imports(sources: &[Source]) -> BTreeMap<&[String], BTreeSet<&[String]>> {
     let files: BTreeSet<&[String]> = sources.iter().map(|source| &source.module[..]).collect();
     let import = |module: &[String], path: &[String]| {

@@ -1,7 +1,7 @@
 //! The faults, as data: where each is put, what stands there, what is written instead, and who must find it.
 //!
-//! To add one, add an entry to the file of its layer. The right text stands exactly once in its file; a test of this module
-//! says which entries no longer apply. Then run `verify planted --only NAME`.
+//! To add one, add an entry to the file of its layer. The right text stands exactly once in its file; a test of this
+//! module says which entries no longer apply. Then run `verify planted --only NAME`.
 
 mod engine;
 mod protocol;
@@ -17,7 +17,8 @@ pub struct Fault {
     pub what: &'static str,
     /// The file, below the root of the workspace.
     pub file: &'static str,
-    /// The right text, which stands exactly once in the file, and the wrong text that replaces it. Most faults need one edit.
+    /// The right text, which stands exactly once in the file, and the wrong text that replaces it. Most faults need one
+    /// edit.
     pub edits: &'static [(&'static str, &'static str)],
     /// Who finds it.
     pub found_by: Finder,
