@@ -1,4 +1,5 @@
-//! Random bits from the operating system: no generator in user space, which would repeat after a fork or a restored snapshot.
+//! Random bits from the operating system: no generator in user space, which would repeat after a fork or a restored
+//! snapshot.
 
 use rand::TryRng;
 use rand::rngs::SysRng;
