@@ -160,8 +160,8 @@ fn a_deadline_is_a_moment_of_the_boot_clock() {
     assert!((before + validity..=after + validity).contains(&until), "{before} {until} {after}");
 }
 
-/// A renewal that was under way when the lock was handed out reaches the masters when another process has adopted the lock
-/// and released it: it must not write the old key again, which would keep everybody out for a ttl.
+/// A renewal that was under way when the lock was handed out reaches the masters when another process has adopted the
+/// lock and released it: it must not write the old key again, which would keep everybody out for a ttl.
 #[test]
 fn a_renewal_that_comes_after_the_adoption_writes_nothing() {
     for mode in [WatchdogMode::PerLock, WatchdogMode::Shared] {

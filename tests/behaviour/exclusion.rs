@@ -29,7 +29,8 @@ impl Counter {
         fs::read_to_string(&self.file).unwrap().parse().unwrap()
     }
 
-    /// Read, be interrupted, write: it loses an update whenever two are at it. A second file shows the intruder at once.
+    /// Read, be interrupted, write: it loses an update whenever two are at it. A second file shows the intruder at
+    /// once.
     fn count_up(&self) {
         let here = self.file.with_extension("here");
         OpenOptions::new().write(true).create_new(true).open(&here).expect("somebody else is in the critical section");

@@ -196,8 +196,8 @@ fn tokens_of_contending_threads_follow_the_order_of_the_grants() {
     assert!(seen.windows(2).all(|w| w[0] < w[1]), "{seen:?}");
 }
 
-/// Else a counter is raised by somebody who holds nothing, or a lost one is raised from the master's clock while a token of before
-/// the loss may still be ahead of that.
+/// Else a counter is raised by somebody who holds nothing, or a lost one is raised from the master's clock while a
+/// token of before the loss may still be ahead of that.
 #[test]
 fn a_counter_is_raised_for_the_holder_only_and_by_a_settled_master_only() {
     let Some(masters) = masters(1) else { return };

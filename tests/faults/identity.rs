@@ -38,8 +38,9 @@ fn fixed() -> Options {
     Options::new().lease(Lease::Fixed { ttl: secs(50) })
 }
 
-/// A primary and its replica. The replica is promoted and does not know of the lock that is then taken at the primary; the
-/// primary becomes a replica of it, and is made a primary again: it is the same process, with the data from before the lock.
+/// A primary and its replica. The replica is promoted and does not know of the lock that is then taken at the primary;
+/// the primary becomes a replica of it, and is made a primary again: it is the same process, with the data from before
+/// the lock.
 fn fail_over_and_back(holder: &Client, primary: &Server, replica: &Server) -> LockGuard {
     eventually("the replica has the generation", || generation(replica) == generation(primary));
     promote(replica);
@@ -110,8 +111,8 @@ fn a_promoted_replica_casts_no_votes() {
     assert!(matches!(second, Err(Error::Quarantined { .. })), "two holders: {second:?}");
 }
 
-/// Without INFO nobody knows which server it is: the promoted replica was taken for its primary, and gave a held lock to a
-/// second holder.
+/// Without INFO nobody knows which server it is: the promoted replica was taken for its primary, and gave a held lock
+/// to a second holder.
 #[test]
 fn a_user_without_info_is_refused() {
     if skipped() {

@@ -1,5 +1,5 @@
-//! Masters that hang, end, forget, change their role or were never meant to serve together: what is promised holds, and the
-//! user learns why something could not be had.
+//! Masters that hang, end, forget, change their role or were never meant to serve together: what is promised holds, and
+//! the user learns why something could not be had.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,

@@ -1,4 +1,5 @@
-//! Too few masters: while a lock is held, its loss is announced in time; while one is asked for, the error names everyone.
+//! Too few masters: while a lock is held, its loss is announced in time; while one is asked for, the error names
+//! everyone.
 
 use crate::support::{
     self, builder, client, deadline, eventually, let_pass, masters, ms, no_keys_left, reason, secs, settle, settled,
@@ -42,7 +43,8 @@ fn two_of_three_hang_while_locks_are_held() {
         let lost = guard.lost().recv_timeout(secs(15)).expect("a loss is announced although the masters hang");
         let left = guard.remaining();
         assert_eq!((lost.reason, lost.name.as_str()), (LossReason::Expired, guard.name()));
-        // The announcement comes before the deadline, so something may be left; what is left is less than the head start.
+        // The announcement comes before the deadline, so something may be left; what is left is less than the head
+        // start.
         assert!(left <= ms(60), "{left:?}");
         in_time += usize::from(!left.is_zero() || guard.check().is_ok());
     }

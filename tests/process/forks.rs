@@ -186,8 +186,8 @@ impl log::Log for Lines {
     fn flush(&self) {}
 }
 
-/// The child has the log of the parent, but not the thread that writes it, and finds it as another thread of the parent may
-/// have been changing it.
+/// The child has the log of the parent, but not the thread that writes it, and finds it as another thread of the parent
+/// may have been changing it.
 #[test]
 fn a_child_logs_while_its_parent_does() {
     if ran_alone() {
@@ -283,7 +283,8 @@ fn a_child_asks_a_guard_whose_mutexes_were_locked_and_hangs_nowhere() {
     guard.verify().unwrap();
 }
 
-/// A handle of the parent's lock was made, or waited for, in the child; and dropping what the guard shared took mutexes.
+/// A handle of the parent's lock was made, or waited for, in the child; and dropping what the guard shared took
+/// mutexes.
 #[test]
 fn a_child_hands_nothing_over() {
     if ran_alone() {

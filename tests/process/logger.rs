@@ -1,4 +1,5 @@
-//! The user's logger cannot stop the client: not by a panic, not by blocking; and what was logged is there when it is closed.
+//! The user's logger cannot stop the client: not by a panic, not by blocking; and what was logged is there when it is
+//! closed.
 
 use crate::support::child::{Child, Task, entry, hear, say};
 use crate::support::{SOON, always, builder, eventually, masters, ms, secs, settled};

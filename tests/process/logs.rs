@@ -1,4 +1,5 @@
-//! What the log says: one line per lock and change of its state, one per master and change of its state; the rest is debug.
+//! What the log says: one line per lock and change of its state, one per master and change of its state; the rest is
+//! debug.
 
 use crate::support::child::ran_alone;
 use crate::support::{self, builder, eventually, masters, ms, secs, settle};

@@ -1,5 +1,5 @@
-//! What concerns the process that a client lives in: its threads, memory and descriptors, its log, forks and stops, and what
-//! its user's code may do.
+//! What concerns the process that a client lives in: its threads, memory and descriptors, its log, forks and stops, and
+//! what its user's code may do.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,

@@ -37,9 +37,9 @@ fn size() -> Size {
 
 #[track_caller]
 fn no_larger(before: &Size) {
-    // A client has a few threads for life that begin when they are first needed, such as its caretaker, which is when the
-    // machine is slow enough: one of a name is no growth. Nor is it when one watchdog of twenty is late and one more
-    // begins. A thread that has ended is gone a moment later.
+    // A client has a few threads for life that begin when they are first needed, such as its caretaker, which is when
+    // the machine is slow enough: one of a name is no growth. Nor is it when one watchdog of twenty is late and one
+    // more begins. A thread that has ended is gone a moment later.
     let count = |names: &[String], name: &String| names.iter().filter(|n| *n == name).count();
     let same = redleash_testkit::wait_until(SOON, || {
         let now = size();
@@ -49,7 +49,8 @@ fn no_larger(before: &Size) {
     assert!(same, "{:?}, and now {:?}", before, size());
     eventually("the descriptors of before", || proc::descriptors() <= before.descriptors);
     let after = size();
-    // Ten thousand leaks of a hundred bytes are a megabyte; allocators keep a little, tests of a megabyte would be flaky.
+    // Ten thousand leaks of a hundred bytes are a megabyte; allocators keep a little, tests of a megabyte would be
+    // flaky.
     assert!(after.kib < before.kib + 4 * 1024, "{before:?} grew to {after:?}");
 }
 

@@ -1,4 +1,5 @@
-//! What a master sends costs a bounded amount of memory, whatever it is. In a process of its own: every allocation counts.
+//! What a master sends costs a bounded amount of memory, whatever it is. In a process of its own: every allocation
+//! counts.
 
 use crate::support::child::ran_alone;
 use peak_alloc::PeakAlloc;

@@ -1,4 +1,5 @@
-//! A process that stands still (SIGSTOP, a suspended machine): what it lost stays lost, and what was answered meanwhile counts.
+//! A process that stands still (SIGSTOP, a suspended machine): what it lost stays lost, and what was answered meanwhile
+//! counts.
 
 use crate::support::child::{Child, Task, entry, hear, say};
 use crate::support::{self, SOON, builder, let_pass, masters, ms, no_keys_left, secs, settled};
@@ -57,8 +58,8 @@ fn losing_child(task: Task) {
     }
 }
 
-/// Several times, a child lets a guard go and stops itself before anybody has read the answers; when it goes on, they have
-/// been in its sockets for longer than a master may take.
+/// Several times, a child lets a guard go and stops itself before anybody has read the answers; when it goes on, they
+/// have been in its sockets for longer than a master may take.
 fn the_first_try_after_a_stop_of(masters: &redleash_testkit::Masters, hung: bool) {
     support::settled(masters);
     let mut child = Child::start(trying_child, &masters.urls(), "");

@@ -1,5 +1,5 @@
-//! What the user gives the client to run - callbacks, closures, pauses - cannot stop it: not by a panic, and not by what it
-//! does when it is dropped.
+//! What the user gives the client to run - callbacks, closures, pauses - cannot stop it: not by a panic, and not by
+//! what it does when it is dropped.
 
 use crate::support::{self, SOON, always, client, masters, ms, no_keys_left, secs, settled};
 use redleash::{Client, Lease, LockGuard, Options, Retry};

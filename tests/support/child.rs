@@ -1,11 +1,11 @@
 //! Other processes: the test binary itself, run again for one test, and forks.
 //!
 //! A test that needs another process begins with [`entry`], which runs a function in the child and does nothing in the
-//! parent; [`Child::start`] starts the child. A test that must have its process for itself (it sets a logger, forks, counts
-//! threads or memory) begins with [`ran_alone`].
+//! parent; [`Child::start`] starts the child. A test that must have its process for itself (it sets a logger, forks,
+//! counts threads or memory) begins with [`ran_alone`].
 //!
-//! Parent and child speak in lines: the child's on stderr, marked, because the test harness writes to stdout; the parent's
-//! on the child's stdin.
+//! Parent and child speak in lines: the child's on stderr, marked, because the test harness writes to stdout; the
+//! parent's on the child's stdin.
 
 use super::{SOON, eventually, ms, secs};
 use fork::{Fork, fork};
@@ -26,7 +26,8 @@ const ENTRY: &str = "REDLEASH_TEST_ENTRY";
 const NODES: &str = "REDLEASH_TEST_NODES";
 const ARG: &str = "REDLEASH_TEST_ARG";
 
-/// How long a test may take that has a process for itself. Its own waits have deadlines; this is for what they do not see.
+/// How long a test may take that has a process for itself. Its own waits have deadlines; this is for what they do not
+/// see.
 const LONGEST_TEST: Duration = secs(300);
 
 /// What a child was started with.
@@ -45,8 +46,8 @@ pub fn entry<F: FnOnce(Task)>(body: F) {
     }
 }
 
-/// Runs this test again in a process in which nothing else runs. `true` in the parent, when it has passed there: the test
-/// returns. `false` in that process. It must be the first line of the test, but for an [`entry`].
+/// Runs this test again in a process in which nothing else runs. `true` in the parent, when it has passed there: the
+/// test returns. `false` in that process. It must be the first line of the test, but for an [`entry`].
 #[track_caller]
 pub fn ran_alone() -> bool {
     if std::env::var(ENTRY).is_ok_and(|entry| entry == ALONE) {
@@ -78,7 +79,8 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts this test again in another process, where its `entry(body)` is taken. To be called on the test's own thread.
+    /// Starts this test again in another process, where its `entry(body)` is taken. To be called on the test's own
+    /// thread.
     pub fn start<F: FnOnce(Task)>(body: F, nodes: &[String], arg: &str) -> Child {
         Child::spawn(type_name_of_val(&body), nodes, arg)
     }
@@ -132,8 +134,8 @@ impl Child {
         kill_process(self.pid(), signal).unwrap();
     }
 
-    /// Stops it, and returns when it stands still: a stop that a busy machine has not carried out yet would be taken back by
-    /// what lets it go on.
+    /// Stops it, and returns when it stands still: a stop that a busy machine has not carried out yet would be taken
+    /// back by what lets it go on.
     #[track_caller]
     pub fn stop(&self) {
         self.signal(Signal::STOP);
@@ -179,8 +181,8 @@ impl Drop for Child {
 /// After this time a forked child hangs: it does little.
 const HUNG: Duration = SOON;
 
-/// Runs `child` in a fork and gives its answer: 0 for what was expected, -2 if it hung. The child must not print nor fail
-/// an assertion, because another thread of the parent may have held any mutex at the fork.
+/// Runs `child` in a fork and gives its answer: 0 for what was expected, -2 if it hung. The child must not print nor
+/// fail an assertion, because another thread of the parent may have held any mutex at the fork.
 pub fn in_fork(child: impl FnOnce() -> u8) -> i32 {
     match fork() {
         Ok(Fork::Child) => {

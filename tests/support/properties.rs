@@ -1,5 +1,5 @@
-//! What holds for every input from outside, as functions that panic where it does not: the property tests of every run and
-//! the longer runs of `fuzz/` share them.
+//! What holds for every input from outside, as functions that panic where it does not: the property tests of every run
+//! and the longer runs of `fuzz/` share them.
 
 use redleash::unversioned::{Replies, Reply, check_url};
 use redleash::{Client, DetachedLease};

@@ -18,8 +18,8 @@ fn connections(master: &Server) -> BTreeSet<u64> {
     others.filter_map(id).collect()
 }
 
-/// A pool that had tried to connect for a while got several connections at once, by r2d2's own tries. They died unnoticed in the
-/// next outage, and each of them cost a round after it.
+/// A pool that had tried to connect for a while got several connections at once, by r2d2's own tries. They died
+/// unnoticed in the next outage, and each of them cost a round after it.
 #[test]
 fn connections_that_died_in_the_pool_are_not_used() {
     let Some(masters) = masters(1) else { return };
@@ -44,8 +44,8 @@ fn connections_that_died_in_the_pool_are_not_used() {
     });
 }
 
-/// Nobody looked at connections that were idle: when the servers had closed them all, the next call failed for want of a
-/// quorum, although every master was well.
+/// Nobody looked at connections that were idle: when the servers had closed them all, the next call failed for want of
+/// a quorum, although every master was well.
 #[test]
 fn connections_closed_while_idle_are_replaced_before_they_are_used() {
     let Some(masters) = masters(3) else { return };
@@ -147,7 +147,8 @@ fn interrupted_child(task: Task) {
     hear();
     let (mut good, mut failures) = (0, Vec::new());
     for i in 0..60 {
-        // The limits are those of a patient user: what is asked is whether signals fail a call, not whether they delay it.
+        // The limits are those of a patient user: what is asked is whether signals fail a call, not whether they delay
+        // it.
         let limits = Client::builder()
             .nodes(&task.nodes)
             .connect_timeout(secs(10))

@@ -88,8 +88,8 @@ fn rounds_decided_while_written_do_not_spoil_the_next_ones() {
     masters[0].resume().unwrap();
 }
 
-/// The watchdog's tries were decided while written, so the healthy master was taken for hung: a lock was lost although a
-/// quorum was healthy again long before the deadline.
+/// The watchdog's tries were decided while written, so the healthy master was taken for hung: a lock was lost although
+/// a quorum was healthy again long before the deadline.
 #[test]
 fn a_held_lock_survives_an_outage_that_ends_before_the_deadline() {
     let Some(masters) = masters(3) else { return };

@@ -39,8 +39,8 @@ fn no_script_is_sent_again_behind_the_release_of_its_lock() {
     }
 }
 
-/// Every lane that was connected again made the releases of all lanes due; those of lanes still without a connection used
-/// up their tries and were left to their ttl.
+/// Every lane that was connected again made the releases of all lanes due; those of lanes still without a connection
+/// used up their tries and were left to their ttl.
 #[test]
 fn undelivered_releases_wait_for_the_connection_of_their_own_lane() {
     let Some(masters) = masters(3) else { return };
@@ -86,7 +86,8 @@ fn a_minimum_hold_is_not_prolonged_by_a_late_delivery() {
     assert!(end <= granted + hold + secs(1), "{:?} too long", end - (granted + hold));
 }
 
-/// The hold began anew after the connection's limit, if the answer to the release had been lost on a connection that hung.
+/// The hold began anew after the connection's limit, if the answer to the release had been lost on a connection that
+/// hung.
 #[test]
 fn a_minimum_hold_is_not_prolonged_by_a_lost_answer() {
     let Some(masters) = masters(3) else { return };
@@ -132,7 +133,8 @@ fn an_undo_goes_down_the_connection_of_its_attempt() {
         assert!(client.lock(&format!("undone/{k}")).try_acquire().is_err(), "the master hangs");
     }
     masters[0].resume().unwrap();
-    // Behind all of that on both connections. Its own first try may be given up too: nothing of it may be left to wait for.
+    // Behind all of that on both connections. Its own first try may be given up too: nothing of it may be left to wait
+    // for.
     for k in 0..40 {
         let guard = client.lock(&format!("after/{k}")).try_acquire_for(secs(15)).unwrap();
         drop(guard.expect("nobody else wants it"));

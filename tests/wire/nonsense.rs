@@ -1,4 +1,5 @@
-//! One of three masters answers nonsense, half a reply, far too much, or one byte a second. The other two carry on, it gives no vote, and when it is well again it is used again.
+//! One of three masters answers nonsense, half a reply, far too much, or one byte a second. The other two carry on, it
+//! gives no vote, and when it is well again it is used again.
 
 use crate::support::{self, builder, eventually, masters, no_keys_left, occupy, secs, settled};
 use redleash::{Client, Error, ReleaseOutcome};

@@ -1,7 +1,8 @@
-//! Properties of all that comes from outside, for random inputs: replies, URLs, names, stored values, generations, handles.
+//! Properties of all that comes from outside, for random inputs: replies, URLs, names, stored values, generations,
+//! handles.
 //!
-//! `PROPTEST_CASES` sets how many inputs each gets; a failure prints the smallest input that still fails. `fuzz/` looks for
-//! inputs with the same properties for longer.
+//! `PROPTEST_CASES` sets how many inputs each gets; a failure prints the smallest input that still fails. `fuzz/` looks
+//! for inputs with the same properties for longer.
 
 #[path = "../support/properties.rs"]
 mod checks;

@@ -5,7 +5,8 @@ use redleash::{Client, Options};
 use redleash_testkit::{Fault, Masters, Proxy};
 use std::thread;
 
-/// One master behind a proxy, where a key of somebody else's is in the way of "taken"; one connection carries everything.
+/// One master behind a proxy, where a key of somebody else's is in the way of "taken"; one connection carries
+/// everything.
 fn one_behind_a_proxy() -> Option<(Masters, Proxy, Client)> {
     let masters = masters(1)?;
     let proxy = Proxy::start(masters[0].port(), Fault::None).unwrap();
