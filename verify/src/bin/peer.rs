@@ -335,8 +335,8 @@ fn report(job: &Job, run: Run) -> String {
     }
     let [p50, p99, p999, max] = [0.5, 0.99, 0.999, 1.0].map(at);
     let times = format!(r#""p50_us":{p50:.1},"p99_us":{p99:.1},"p999_us":{p999:.1},"max_us":{max:.1}"#);
-    let (scenario, nodes, threads, rate) = (&job.scenario, job.urls.len(), job.threads, ops as f64 / seconds);
-    let head = format!(r#""peer":"redleash","scenario":"{scenario}","nodes":{nodes},"threads":{threads}"#);
+    let (scenario, masters, threads, rate) = (&job.scenario, job.urls.len(), job.threads, ops as f64 / seconds);
+    let head = format!(r#""peer":"redleash","scenario":"{scenario}","nodes":{masters},"threads":{threads}"#);
     let count = format!(r#""ops":{ops},"ops_per_s":{rate:.1}"#);
     format!(r#"{{{head},{count},{times},"errors":{errors}{extra},"notes":"{notes}"}}"#)
 }

@@ -174,7 +174,7 @@ impl World<'_> {
         self.holds[hold].seen_lost |= lost;
     }
 
-    /// The deadline of a lease has passed: it is lost, and its holder was told.
+    /// The deadline of a lease has passed: it is lost, and the loss was announced.
     pub(crate) fn deadline(&mut self, hold: usize, until: Mono) {
         let held = &self.holds[hold];
         if held.over || held.lease.until() != until || until == Mono::ZERO {

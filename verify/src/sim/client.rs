@@ -155,7 +155,7 @@ impl World<'_> {
     /// Queues a round that nobody waits for.
     pub(crate) fn post(&mut self, client: usize, request: Request) {
         self.clients[client].inbox.push((request, None));
-        // Whoever is there writes; it may be slow.
+        // Any thread that is there writes; it may be slow.
         let late = if self.rng.chance(70) { 0 } else { self.scheduling() };
         self.after(late, Event::Flush(client));
     }

@@ -130,7 +130,7 @@ impl World<'_> {
         came
     }
 
-    /// A lease is lost at once, and that is told.
+    /// A lease is lost at once, and the loss is announced.
     pub(crate) fn lose(&mut self, hold: usize, reason: LossReason) {
         self.checks.count(match reason {
             LossReason::Taken => "leases lost to another value",
@@ -142,7 +142,7 @@ impl World<'_> {
         if held.lease.lose(reason) {
             held.announced = true;
         }
-        // Its holder has been told so.
+        // The loss has been announced.
         held.seen_lost = true;
         self.look_at(hold);
     }

@@ -15,7 +15,7 @@ pub enum Data {
 #[derive(Clone, Debug)]
 struct Key {
     data: Data,
-    /// In milliseconds of the server's wall clock; the key is gone when the clock is *after* it.
+    /// In milliseconds of the server's wall clock; the key is absent when the clock is *after* it.
     expires: Option<i64>,
 }
 
@@ -57,7 +57,7 @@ impl Keyspace {
         self.keys.keys().cloned().collect()
     }
 
-    /// Drops a key as an eviction does: nobody is told.
+    /// Drops a key as an eviction does: without notice.
     pub fn evict(&mut self, name: &[u8]) {
         self.keys.remove(name);
     }

@@ -26,10 +26,10 @@ mod world;
 use crate::Verdict;
 use indicatif::{ProgressBar, ProgressStyle};
 use lua::Interpreter;
+use parking_lot::Mutex;
 use state::{Counts, World};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -209,7 +209,7 @@ fn run_all(seeds: u64, options: &Options, next: &AtomicU64, bar: Option<&Progres
             scope.spawn(|| work(seeds, next, &sum, bar));
         }
     });
-    sum.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+    sum.into_inner()
 }
 
 fn work(seeds: u64, next: &AtomicU64, sum: &Mutex<Sum>, bar: Option<&ProgressBar>) {
@@ -236,7 +236,7 @@ fn work(seeds: u64, next: &AtomicU64, sum: &Mutex<Sum>, bar: Option<&ProgressBar
             break;
         }
     }
-    let mut sum = sum.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut sum = sum.lock();
     for (what, times) in mine {
         *sum.counts.entry(what).or_default() += times;
     }

@@ -16,7 +16,7 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "loss_not_told",
-        what: "nobody is told of a loss",
+        what: "a loss is not announced",
         file: "src/engine/lease.rs",
         edits: &[("        if released {\n            return;\n", "        if true {\n            return;\n")],
         found_by: Test("behaviour", "loss_signal::one_message_and_no_more"),
@@ -54,7 +54,8 @@ pub(super) const FAULTS: &[Fault] = &[
         file: "src/engine/watchdog.rs",
         edits: &[(
             "            renew(&lease);\n            if let Some(worker)",
-            "            renew(&lease);\n            if true {\n                return;\n            }\n            if let Some(worker)",
+            "            renew(&lease);\n            if true {\n                return;\n            }\n            \
+             if let Some(worker)",
         )],
         found_by: Test("behaviour", "renewal::a_watchdog_lease_outlives_its_ttl"),
     },
@@ -64,7 +65,8 @@ pub(super) const FAULTS: &[Fault] = &[
         file: "src/engine/masters.rs",
         edits: &[(
             "            let lane = self.lane(&command.keys);\n            lane.post",
-            "            let lane = &self.lanes[(self.lane(&command.keys).config.index + 1) % self.lanes.len()];\n            lane.post",
+            "            let lane = self.lane(&command.keys).config.index + 1;\n            \
+             let lane = &self.lanes[lane % self.lanes.len()];\n            lane.post",
         )],
         found_by: Test("wire", "delivery::an_undo_goes_down_the_connection_of_its_attempt"),
     },
