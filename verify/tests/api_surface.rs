@@ -277,7 +277,7 @@ fn the_surface_is_the_one_that_was_reviewed() {
     let (is, was) = (now.lines().nth(at).unwrap_or(""), before.lines().nth(at).unwrap_or(""));
     assert!(
         now == before,
-        "the public API is not that of api.txt, first in line {}:\n  api.txt: {was}\n  source:  {is}\n\
+        "the public API is not that of api.txt, first at line {}:\n  api.txt: {was}\n  source:  {is}\n\
          If this is meant, write the file anew, review the difference, and name it in CHANGELOG.md:\n  {COMMAND}",
         at + 1
     );

@@ -1,5 +1,5 @@
-//! The structure of the sources: no files that import each other in a circle, layers whose arrows go one way, and things that
-//! have one place.
+//! The structure of the sources: no files that import each other in a circle, layers whose arrows go one way, and
+//! things that have one place.
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 mod sources;
@@ -94,8 +94,8 @@ fn what_has_one_place_is_named_there_only() {
     }
 }
 
-/// A user's closure runs any code, also when it is dropped. So it is kept where nobody can drop it with a mutex locked: with
-/// the API's handles, in the call that it was given to, and with the callbacks of a signal.
+/// A user's closure runs any code, also when it is dropped. So it is kept where nobody can drop it with a mutex locked:
+/// with the API's handles, in the call that it was given to, and with the callbacks of a signal.
 #[test]
 fn closures_of_the_users_are_kept_in_two_places() {
     let kept: Vec<String> =
