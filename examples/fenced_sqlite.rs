@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let old_token = paused.fencing_token()?;
     println!("A holds with token {old_token}, and is paused beyond its lease");
     let lost = paused.lost().recv_timeout(Duration::from_secs(5))?;
-    println!("A would be told: {lost}");
+    println!("A learns: {lost}");
 
     let guard = client.lock("account/1").options(Options::new().fenced(true)).acquire()?;
     let token = guard.fencing_token()?;

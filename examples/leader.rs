@@ -1,4 +1,4 @@
-//! A leader that does its duty until it is told that the lock is lost, and then stops at once.
+//! A leader that does its duty until the loss of its lock is announced, and then stops at once.
 
 use redleash::crossbeam_channel::{select, tick};
 use redleash::{Client, Lease, Options};
@@ -9,7 +9,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let _ = client.init(); // already done where the masters have been used before
     let options = Options::new().lease(Lease::Watchdog { ttl: Duration::from_millis(900) }).label("the leader");
 
-    let leader = client.lock("cluster/leader").options(options).acquire()?;
+    let leader = client.lock("billing/leader").options(options).acquire()?;
     println!("elected with token {}", leader.fencing_token()?);
     let duty = tick(Duration::from_millis(100));
     let mut rounds = 0;
@@ -26,10 +26,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         if rounds == 5 {
             // An operator takes the lock away; the leader learns of it at its next renewal.
-            println!("revoked on {} masters", client.force_release("cluster/leader")?.masters);
+            println!("revoked on {} masters", client.force_release("billing/leader")?.masters);
         }
         if rounds > 50 {
-            return Err("the leader was not told".into());
+            return Err("the loss was not announced".into());
         }
     }
     if leader.check().is_ok() {

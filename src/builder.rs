@@ -57,8 +57,8 @@ impl WatchdogMode {
 
 /// Settings of a [`Client`]. [`build`](ClientBuilder::build) checks them all, with an error that names the field.
 ///
-/// Only the nodes are required. A setting that is given twice counts as it was given last; nodes add up. `Debug` shows
-/// the nodes without their passwords.
+/// Only the masters are required. A setting that is given twice counts as it was given last; masters add up. `Debug`
+/// shows the masters without their passwords.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default, deny_unknown_fields))]
 #[must_use = "a builder does nothing before `build` is called"]
@@ -130,8 +130,8 @@ impl Default for ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// Adds a master: `redis://[[user]:password@]host[:port][/db]` or `unix:///path`. Every node must be a server of
-    /// its own. Name three or five: an even number tolerates no more failures than one less. In a user or password,
+    /// Adds a master: `redis://[[user]:password@]host[:port][/db]` or `unix:///path`. Every master must be a server
+    /// of its own. Name three or five: an even number tolerates no more failures than one less. In a user or password,
     /// characters other than letters and digits are percent-encoded.
     ///
     /// A host name is looked up for each connection, and again at least every quarter of `max_lease`: a connection to a
@@ -154,8 +154,8 @@ impl ClientBuilder {
 
     /// The name of the deployment, 1 to 64 of `A-Z a-z 0-9 . _ -`. All its clients name the same masters in the same
     /// order, and a master belongs to one deployment. The masters refuse a client with another name, another number of
-    /// nodes, another quorum or another `max_lease`, when it connects and in every vote: [`Error::DeploymentMismatch`].
-    /// Default: `default`.
+    /// masters, another quorum or another `max_lease`, when it connects and in every vote:
+    /// [`Error::DeploymentMismatch`]. Default: `default`.
     pub fn deployment(mut self, id: impl Into<String>) -> Self {
         self.deployment = id.into();
         self
@@ -229,7 +229,7 @@ impl ClientBuilder {
     }
 
     /// Whether a master that lost its memory casts no votes for a little more than `max_lease`. Default: yes for two
-    /// nodes and more; no for one, where it would only be an outage.
+    /// masters and more; no for one, where it would only be an outage.
     ///
     /// Without it, a master that was restarted or flushed can give a held lock to a second holder. `quarantine(false)`
     /// is meant for tests against throw-away servers, and is a warning in the log. Where another client with the same
@@ -286,8 +286,9 @@ impl ClientBuilder {
     /// # Errors
     ///
     /// - [`Error::Config`] for a wrong setting, with the field and what it may be.
-    /// - [`Error::Config`] for a node that can never serve: one server under two names, a replica, a node of a Redis
-    ///   Cluster, a wrong password or database, or a user that lacks a right, which is named. One such node is enough.
+    /// - [`Error::Config`] for a master that can never serve: one server under two names, a replica, a server of
+    ///   a Redis Cluster, a wrong password or database, or a user that lacks a right, which is named. One such master
+    ///   is enough.
     /// - [`Error::DeploymentMismatch`] for a master of a deployment with other settings.
     /// - [`Error::System`] if the operating system refuses a thread or random bits.
     pub fn build(self) -> Result<Client, Error> {
@@ -295,7 +296,7 @@ impl ClientBuilder {
         let terms = Arc::new(Options::new().lease(Lease::Watchdog { ttl: self.ttl }).terms(&settings)?);
         if addresses.len().is_multiple_of(2) {
             journal::warn!(
-                "{} nodes tolerate no more failures than {}; use an odd number",
+                "{} masters tolerate no more failures than {}; use an odd number",
                 addresses.len(),
                 addresses.len() - 1
             );
@@ -326,11 +327,11 @@ impl ClientBuilder {
         }
         let mut addresses: Vec<Address> = Vec::with_capacity(self.nodes.len());
         for (i, Secret(url)) in self.nodes.iter().enumerate() {
-            let address = Address::parse(url).map_err(|e| Error::config("nodes", format!("node {}: {e}", i + 1)))?;
+            let address = Address::parse(url).map_err(|e| Error::config("nodes", format!("master {}: {e}", i + 1)))?;
             if addresses.iter().any(|a| a.label == address.label) {
                 return Err(Error::config(
                     "nodes",
-                    format!("{} is named twice; every node must be a server of its own", address.label),
+                    format!("{} is named twice; every master must be a server of its own", address.label),
                 ));
             }
             addresses.push(address);
@@ -341,7 +342,7 @@ impl ClientBuilder {
     fn quorum(&self, n: usize) -> Result<Quorum, Error> {
         Quorum::new(n, self.fault_margin).ok_or_else(|| {
             let problem = format!(
-                "{} needs a quorum of more than all {n} nodes; at most {}",
+                "{} needs a quorum of more than all {n} masters; at most {}",
                 self.fault_margin,
                 n.saturating_sub(1)
             );

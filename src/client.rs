@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// A client of N independent Redis masters. Cheap to clone; clones share connections and threads.
 ///
-/// The threads end with [`close`](Client::close), or by themselves when the last handle and the last guard are gone.
+/// The threads end with [`close`](Client::close), or by themselves when the last handle and the last guard are dropped.
 #[derive(Clone)]
 pub struct Client {
     engine: Arc<Engine>,
@@ -151,7 +151,7 @@ impl Client {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("nodes", &self.engine.labels).finish_non_exhaustive()
+        f.debug_struct("Client").field("masters", &self.engine.labels).finish_non_exhaustive()
     }
 }
 

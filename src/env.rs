@@ -63,14 +63,14 @@ fn from_variables(get: impl Fn(&str) -> Option<OsString>) -> Result<ClientBuilde
         Some(Ok(text)) => Ok(Some(text)),
         Some(Err(_)) => Err(Error::config(variable, "it is not UTF-8")),
     };
-    let nodes = get(NODES)?.unwrap_or_default();
-    let nodes: Vec<&str> = nodes.split(',').map(str::trim).filter(|url| !url.is_empty()).collect();
-    if nodes.is_empty() {
+    let urls = get(NODES)?.unwrap_or_default();
+    let urls: Vec<&str> = urls.split(',').map(str::trim).filter(|url| !url.is_empty()).collect();
+    if urls.is_empty() {
         let problem = "it names no masters; set it, the same on all hosts, for example to \
                        redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3";
         return Err(Error::config(NODES, problem));
     }
-    let mut builder = Client::builder().nodes(nodes);
+    let mut builder = Client::builder().nodes(urls);
     if let Some(namespace) = get(NAMESPACE)? {
         builder = builder.namespace(namespace);
     }

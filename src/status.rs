@@ -20,7 +20,7 @@ pub struct Status {
     pub name: String,
     /// The number of masters that must agree for a lock to be held.
     pub quorum: usize,
-    /// One entry per master, in the order of the nodes.
+    /// One entry per master, in the order in which the client names them.
     pub masters: Vec<MasterStatus>,
     /// Masters vote with a generation only.
     quarantine: bool,

@@ -64,7 +64,7 @@ impl PairDecoder {
 }
 
 /// How many threads of this process wait in the local queue of a lock, behind the one that contends for it or holds it.
-pub fn in_line(client: &Client, name: &str) -> usize {
+pub fn queued(client: &Client, name: &str) -> usize {
     client.engine().queues.queued(name)
 }
 

@@ -326,7 +326,7 @@ impl Acquire {
         Step::Round { full: self.full, entry }
     }
 
-    /// Whoever counts its tries wants its own pauses between them.
+    /// A call that counts its tries wants its own pauses between them.
     fn may_listen(&self) -> bool {
         self.plan.wait != Wait::Once && self.plan.tries.is_none()
     }

@@ -84,7 +84,7 @@ pub enum Operation {
     Verify,
     /// Ask who holds the lock.
     Status,
-    /// Take the lock from whoever holds it: the key stays, with a value that is nobody's, until its ttl ends.
+    /// Take the lock from its holder: the key stays, with a value that is nobody's, until its ttl ends.
     Revoke {
         /// Delete the key instead: the next one is granted while the former holder may still rely on its lease.
         now: bool,

@@ -14,7 +14,7 @@ use std::time::Duration;
 /// free.
 pub const NOTIFY_DELAY: Duration = Duration::from_millis(1);
 
-/// How long a master's word that others wait elsewhere is believed: several rounds, and no longer than a short hold.
+/// How long a master's report of waiters elsewhere is believed: several rounds, and no longer than a short hold.
 pub const WAITERS_WINDOW: Duration = Duration::from_millis(200);
 
 /// How a call enters.

@@ -177,8 +177,8 @@ impl fmt::Display for Judgement {
             Judgement::Absent => write!(f, "the key is absent"),
             Judgement::Unclear => write!(f, "refused without a reason"),
             Judgement::Quarantined(left) => write!(f, "too many masters in quarantine, for {left:.1?}"),
-            Judgement::Conflict(i, kind) => write!(f, "the key is a {kind} on node {}", i + 1),
-            Judgement::Mismatch(i, theirs) => write!(f, "node {} belongs to deployment {theirs}", i + 1),
+            Judgement::Conflict(i, kind) => write!(f, "the key is a {kind} on master {}", i + 1),
+            Judgement::Mismatch(i, theirs) => write!(f, "master {} belongs to deployment {theirs}", i + 1),
             Judgement::NoQuorum => write!(f, "too few masters answered"),
         }
     }

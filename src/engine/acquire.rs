@@ -194,7 +194,7 @@ fn attempt(
     }
     let lease = engine.leases.grant(keys, &owner, terms, attempt, &round);
     if engine.masters.is_closed() {
-        // Its timer is gone: nobody would renew it or tell of its end.
+        // Its timer has ended: nobody would renew it or announce its end.
         lease.abandon();
         return Err(Error::Closed);
     }

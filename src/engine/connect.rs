@@ -110,7 +110,7 @@ impl Connectors {
                 unfit.push((self.masters.labels[i].clone(), why.clone()));
             }
         }
-        // Where a node is unfit for another reason too, all of them are named.
+        // Where a master is unfit for another reason too, all of them are named.
         if unfit.iter().all(|(_, why)| matches!(why, Unfit::Deployment(..)))
             && let Some((master, Unfit::Deployment(theirs, ours))) = unfit.first()
         {
@@ -132,7 +132,7 @@ impl Connectors {
             return Err(Error::config(
                 "nodes",
                 format!(
-                    "{}: it is node {} of another set of masters, and node {} of this one. All clients must name the \
+                    "{}: it is master {} of another set, and master {} of this one. All clients must name the \
                      same masters in the same order; another set takes masters and a deployment name of its own. If \
                      no other set is in use, delete the key {} there: the master begins anew, with a quarantine",
                     self.masters.labels[i],

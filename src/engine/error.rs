@@ -59,7 +59,7 @@ pub enum MasterAnswer {
     Quarantined(Duration),
     /// The key is of another type there.
     Conflict(String),
-    /// It belongs to another deployment: `max_lease_ms:deployment:nodes:quorum`.
+    /// It belongs to another deployment: `max_lease_ms:deployment:masters:quorum`.
     Mismatch(String),
     /// It is settled by the same or other settings, and votes.
     Settled,
@@ -90,7 +90,7 @@ impl fmt::Display for MasterAnswer {
             MasterAnswer::Quarantined(d) => write!(f, "in quarantine for {} more", Rounded(*d)),
             MasterAnswer::Conflict(kind) => write!(f, "the key is a {kind}, not a lock"),
             MasterAnswer::Mismatch(theirs) => {
-                write!(f, "belongs to another deployment (max_lease_ms:deployment:nodes:quorum is {theirs} there)")
+                write!(f, "belongs to another deployment (max_lease_ms:deployment:masters:quorum is {theirs} there)")
             }
             MasterAnswer::NotEmpty { has_generation: true, .. } => {
                 write!(f, "has a generation already, so locks may have been held on it")
@@ -140,7 +140,7 @@ pub struct Tally {
     pub elapsed: Duration,
     /// How long the call had been trying when it gave up, this round included.
     pub tried_for: Duration,
-    /// One report per master, in the order of the nodes.
+    /// One report per master, in the order in which the client names them.
     pub masters: Vec<MasterReport>,
 }
 
@@ -316,12 +316,12 @@ pub enum Error {
         tally: Tally,
     },
     /// A master belongs to a deployment with other settings than this client's, which must be the same for all clients:
-    /// the `max_lease`, the deployment's name, the number of nodes and the quorum. Nothing is held.
+    /// the `max_lease`, the deployment's name, the number of masters and the quorum. Nothing is held.
     #[non_exhaustive]
     DeploymentMismatch {
         /// The first master that says so.
         master: String,
-        /// This client's settings: `max_lease_ms:deployment:nodes:quorum`.
+        /// This client's settings: `max_lease_ms:deployment:masters:quorum`.
         ours: String,
         /// Those of the master's deployment. If they are the same, an older version wrote them in another format.
         theirs: String,

@@ -244,7 +244,7 @@ impl Listener {
         true
     }
 
-    /// The connection to master `i` is gone: another one is asked for.
+    /// The connection to master `i` has ended: another one is asked for.
     fn replace(&self, i: usize) {
         self.lost(i);
         self.replaces.replace(i, true);

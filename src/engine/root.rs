@@ -147,7 +147,7 @@ impl Engine {
     pub(crate) fn close(&self, limit: Duration) -> (Vec<String>, usize) {
         let mut unreleased = Vec::new();
         if self.masters.close() {
-            // Nobody renews from here on, so the holders are told before the callbacks' thread ends.
+            // Nobody renews from here on, so the holders are notified before the callbacks' thread ends.
             for lease in self.leases.timer.stop().iter().filter_map(Weak::upgrade) {
                 lease.lose(LossReason::Closed);
                 unreleased.push(lease.keys.name.to_string());

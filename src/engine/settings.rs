@@ -48,8 +48,8 @@ impl Settings {
     }
 }
 
-/// The terms of one lock, shared by its handles and leases. Nothing in here is the user's code, for whoever drops it
-/// last may have a mutex locked: a pause of the user's own travels with the call
+/// The terms of one lock, shared by its handles and leases. Nothing in here is the user's code, because the
+/// thread that drops it last may have a mutex locked: a pause of the user's own travels with the call
 /// ([`Patience`](super::waiting::Patience)).
 #[derive(Clone)]
 pub(crate) struct Terms {

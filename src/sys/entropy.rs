@@ -1,5 +1,4 @@
-//! Random bits from the operating system: no generator in user space, which would repeat after a fork or a restored
-//! snapshot.
+//! Random bits from the operating system: a generator in user space would repeat after a fork or a restored snapshot.
 
 use rand::TryRng;
 use rand::rngs::SysRng;

@@ -2,14 +2,14 @@
 
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
-/// The URL of a node, read and found fit.
+/// The URL of a master, read and found fit.
 pub(crate) struct Address {
     pub(super) info: ConnectionInfo,
     /// Host and port or the path of a socket, without credentials.
     pub(crate) label: String,
 }
 
-/// What the URL of a node looks like.
+/// What the URL of a master looks like.
 const SHAPE: &str = "give redis://[[user]:password@]host[:port][/db] or unix:///path, and percent-encode what is \
                      neither letter nor digit in a user or password";
 
@@ -22,7 +22,7 @@ impl Address {
             return Err("Sentinel is not supported: name the independent masters themselves".into());
         }
         if scheme.contains("cluster") {
-            return Err("Redis Cluster is not supported: its nodes are not independent copies".into());
+            return Err("Redis Cluster is not supported: its servers are not independent copies".into());
         }
         if matches!(scheme, "rediss" | "valkeys") {
             return Err("TLS is not built in yet: use redis://, over a network that you trust".into());
@@ -31,7 +31,7 @@ impl Address {
             return Err(format!("it does not begin with redis:// or unix://; {SHAPE}"));
         }
         if url.split_once("://").is_some_and(|(_, rest)| rest.split(['/', '?']).next().unwrap_or("").contains(',')) {
-            return Err("it lists several hosts: give each node a URL of its own".into());
+            return Err("it lists several hosts: give each master a URL of its own".into());
         }
         // Read as it stands, the beginning of such a password would be the port of a host that has the user's name.
         if !scheme.ends_with("unix") && url.rsplit_once('@').is_some_and(|(head, _)| ends_the_host(head)) {

@@ -150,7 +150,7 @@ impl Outgoing {
         }
         let operation = &request.command.operation;
         let script = 1 << operation.number();
-        // What cannot be sent again goes in full always: the server may have been told to forget its scripts.
+        // What cannot be sent again goes in full always: the server may have forgotten its scripts on command.
         let by_digest = !resent && operation.is_repeatable() && self.known & script != 0;
         if let (Some(packed), false) = (&request.packed, resent) {
             if operation.is_release() {

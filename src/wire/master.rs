@@ -17,9 +17,9 @@ pub(crate) enum Unfit {
     Duplicate(usize, String),
     /// It is a replica.
     Replica,
-    /// It is a node of a Redis Cluster.
+    /// It is a server of a Redis Cluster.
     ClusterNode,
-    /// It has the generation of another deployment (`max_lease_ms:cluster:N:q`), or of an older version; theirs and
+    /// It has the generation of another deployment (`max_lease_ms:deployment:N:q`), or of an older version; theirs and
     /// ours.
     Deployment(String, String),
     /// It does not give its identity, so that another server in its place would go unnoticed; why.
@@ -50,7 +50,7 @@ impl fmt::Display for Unfit {
                  and master_replid (ACL right +info)"
             ),
             Unfit::Access(why) => f.write_str(why),
-            Unfit::ClusterNode => write!(f, "it is a node of a Redis Cluster; a lock needs independent masters"),
+            Unfit::ClusterNode => write!(f, "it is a server of a Redis Cluster; a lock needs independent masters"),
         }
     }
 }

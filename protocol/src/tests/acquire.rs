@@ -67,7 +67,7 @@ fn may_be_nobodys(judgement: &Judgement) -> bool {
     }
 }
 
-/// A call about to be told the judgement of a round.
+/// A call that is about to get the judgement of a round.
 #[derive(Clone)]
 struct Call {
     plan: Plan,

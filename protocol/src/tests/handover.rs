@@ -62,7 +62,7 @@ fn a_token_that_was_asked_for_rises_by_one_and_stays_below_the_next_lease() {
         assert!(handover.pass(&lease, at(1)), "nobody has asked: nothing to run out of");
     }
     handover.remember(6_400);
-    assert_eq!(handover.token(), Some(6_400), "whoever asks first gets the counter itself");
+    assert_eq!(handover.token(), Some(6_400), "the first that asks gets the counter itself");
     handover.remember(9_999);
     assert_eq!(handover.token(), Some(6_400), "the first counter stays");
     for passed in 1..STEP {
