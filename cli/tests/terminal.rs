@@ -6,7 +6,7 @@ mod support;
 use redleash_testkit::wait_until;
 use std::time::Duration;
 use support::pty::Terminal;
-use support::{SOON, bench, eventually, is_alive, ms};
+use support::{DEADLINE, bench, eventually, is_alive, ms};
 
 #[test]
 fn the_command_reads_the_terminal_and_the_foreground_is_given_back() {
@@ -115,7 +115,7 @@ fn a_suspended_command_is_dead_before_the_lease_ends() {
     terminal.typed("\x1a");
     terminal.expect("Stopped");
     let lock = bench.lock("x");
-    let guard = lock.try_acquire_for(SOON).unwrap().expect("the lease of a suspended holder ends");
+    let guard = lock.try_acquire_for(DEADLINE).unwrap().expect("the lease of a suspended holder ends");
     assert!(!is_alive(command));
     drop(guard);
     terminal.typed("fg\n");

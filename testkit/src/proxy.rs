@@ -191,7 +191,7 @@ fn pass(mut from: TcpStream, mut into: TcpStream, shared: &Shared) {
         if shared.fault() == Fault::Hold {
             shared.misbehaved.fetch_add(1, Ordering::SeqCst);
             while shared.fault() == Fault::Hold && !shared.stop.load(Ordering::SeqCst) {
-                thread::sleep(Duration::from_millis(5)); // a look each 5 ms at whether the fault is over
+                thread::sleep(Duration::from_millis(5)); // until the fault is over
             }
         }
         if into.write_all(request).is_err() {

@@ -48,7 +48,7 @@ fn nodes() {
     for malformed in
         ["", "nonsense", "redis://", "http://h", "redis://h:notaport", "redis://h:99999", "redis://h/notadb", "unix://"]
     {
-        config(Client::builder().nodes(nobody(1)).node(malformed).build(), "nodes", "node 2");
+        config(Client::builder().nodes(nobody(1)).node(malformed).build(), "nodes", "master 2");
     }
 }
 

@@ -36,13 +36,13 @@ fn a_main_that_returns_an_error_prints_a_sentence() {
         printed.starts_with("too many masters are in quarantine") && printed.ends_with("[Quarantined]"),
         "{printed}"
     );
-    assert!(child.end(support::SOON).success());
+    assert!(child.end(support::DEADLINE).success());
 }
 
 fn main_child(task: Task) {
     // As the standard library prints what main returns.
     let main = || -> Result<(), Error> {
-        let client = builder(task.nodes).build()?;
+        let client = builder(task.urls).build()?;
         let _guard = client.lock("x").options(Options::new().fail_fast(true)).acquire()?;
         Ok(())
     };
@@ -78,7 +78,7 @@ fn a_locks_errors() {
     masters[0].flush().unwrap();
     reads(&a.init().unwrap_err(), "NotBlank", &["is empty", "is settled already"]);
     is_readable(&a.status("x").unwrap().to_string().replace('\n', "; "));
-    a.close(support::SOON);
+    a.close(support::DEADLINE);
     reads(&a.lock("x").acquire().unwrap_err(), "Closed", &["closed"]);
 }
 

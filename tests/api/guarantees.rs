@@ -4,9 +4,9 @@ use crate::support::secs;
 use redleash::{Client, ClientBuilder};
 
 /// Nobody needs to answer for this: it is about the settings.
-fn words(nodes: usize, change: impl FnOnce(ClientBuilder) -> ClientBuilder) -> (String, String) {
+fn words(masters: usize, change: impl FnOnce(ClientBuilder) -> ClientBuilder) -> (String, String) {
     // Ports at which nobody listens refuse at once.
-    let urls = (0..nodes).map(|i| format!("redis://127.0.0.1:{}", i + 1));
+    let urls = (0..masters).map(|i| format!("redis://127.0.0.1:{}", i + 1));
     let guarantees = change(Client::builder().nodes(urls)).build().unwrap().guarantees();
     let text = guarantees.to_string();
     assert!(guarantees.protects.iter().chain(&guarantees.does_not_protect).all(|line| text.contains(line.as_str())));

@@ -2,7 +2,7 @@
 
 use crate::support::child::{Child, Task, entry, hear, say};
 use crate::support::{
-    self, SOON, always, builder, client, eventually, masters, ms, no_keys_left, secs, settle, settled, value,
+    self, DEADLINE, always, builder, client, eventually, masters, ms, no_keys_left, secs, settle, settled, value,
 };
 use redleash::{DetachedLease, Error, Lease, LossReason, Options, WatchdogMode};
 use redleash_testkit::{Fault, Proxy};
@@ -45,14 +45,14 @@ fn between_two_processes_through_a_pipe() {
     always(secs(4), "renewed by the child", || client.lock("x").try_acquire().unwrap().is_none());
     assert!(client.status("x").unwrap().is_held());
     child.tell("release");
-    assert!(child.end(SOON).success());
+    assert!(child.end(DEADLINE).success());
     no_keys_left(&masters);
     // It was taken once; what we still have is worth nothing.
     assert!(client.adopt(handle).is_err());
 }
 
 fn adopting_child(task: Task) {
-    let client = without_settling(task.nodes);
+    let client = without_settling(task.urls);
     say("ready");
     let lines: Vec<String> = std::iter::repeat_with(hear).take_while(|line| line != "end").collect();
     let handle = DetachedLease::from_str(&lines.join("\n")).unwrap();
@@ -65,8 +65,8 @@ fn adopting_child(task: Task) {
 }
 
 /// With the ttl of the lease that it is going to adopt.
-fn without_settling(nodes: Vec<String>) -> redleash::Client {
-    builder(nodes).ttl(secs(3)).build().unwrap()
+fn without_settling(urls: Vec<String>) -> redleash::Client {
+    builder(urls).ttl(secs(3)).build().unwrap()
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn a_handle_that_nobody_adopts_ends_with_its_ttl() {
     let Some(masters) = masters(3) else { return };
     let client = settle(builder(masters.urls()).ttl(secs(2)));
     let handle = client.lock("x").acquire().unwrap().detach().unwrap();
-    let next = client.lock("x").try_acquire_for(SOON).unwrap().expect("nobody renews it");
+    let next = client.lock("x").try_acquire_for(DEADLINE).unwrap().expect("nobody renews it");
     assert!(handle.remaining().is_zero());
     assert!(matches!(client.adopt(handle), Err(Error::TooSlow { .. } | Error::NoQuorum(_))));
     next.verify().unwrap();
@@ -188,7 +188,7 @@ fn late_renewal(mode: WatchdogMode) {
     proxies.iter().for_each(|proxy| proxy.set(Fault::None));
     eventually("the renewal has come", || masters.iter().zip(&before).all(|(m, before)| scripts_run(m) > *before));
     assert_eq!(masters.iter().map(|m| value(m, "x")).collect::<Vec<_>>(), [None, None, None], "{mode:?}");
-    drop(direct.lock("x").try_acquire_for(SOON).unwrap().expect("free"));
+    drop(direct.lock("x").try_acquire_for(DEADLINE).unwrap().expect("free"));
 }
 
 /// How many scripts a master has run.
@@ -212,7 +212,7 @@ fn a_lost_lock_that_gives_no_handle_is_released() {
     // Long before the ttl of 30 s.
     no_keys_left(&masters);
     drop(client.lock("x").try_acquire().unwrap().expect("free"));
-    assert!(client.close(SOON).unreleased.is_empty());
+    assert!(client.close(DEADLINE).unreleased.is_empty());
 }
 
 /// A system that cannot tell one boot from another writes an empty line, and any such handle was believed.

@@ -97,7 +97,7 @@ fn processes() {
 }
 
 fn counting_child(task: Task) {
-    let client = builder(task.nodes).build().unwrap();
+    let client = builder(task.urls).build().unwrap();
     let counter = Counter::at(Path::new(&task.arg));
     say("ready");
     hear();
@@ -160,7 +160,7 @@ fn while_masters_hang_and_forget_in_turn() {
     assert!(granted > 20, "{granted} grants");
 }
 
-/// A job that several hosts start in the same second, and that whoever comes first is to run.
+/// A job that several hosts start in the same second, and that only the first is to run.
 #[test]
 fn of_callers_that_do_not_wait_one_gets_the_lock() {
     let Some(masters) = masters(3) else { return };

@@ -113,9 +113,10 @@ fn an_extension_after_the_end_is_lost() {
     assert_eq!(reason(guard.extend(secs(5))), LossReason::Expired);
     assert_eq!(reason(guard.ensure(ms(1))), LossReason::Expired);
     assert_eq!(reason(guard.check()), LossReason::Expired);
-    assert!(
-        matches!(guard.release(), redleash::ReleaseOutcome::AlreadyLost(lost) if lost.reason == LossReason::Expired && lost.name == "x")
-    );
+    assert!(matches!(
+        guard.release(),
+        redleash::ReleaseOutcome::AlreadyLost(lost) if lost.reason == LossReason::Expired && lost.name == "x"
+    ));
 }
 
 #[test]

@@ -1,7 +1,7 @@
-//! Processes that want the same lock take turns, and the fencing tokens rise over all of them.
+//! Processes that want the same lock get it one after the other, and the fencing tokens rise over all of them.
 
 use crate::support::child::{Child, Task, entry, hear, say};
-use crate::support::{SOON, builder, masters, ms, no_keys_left, secs, settled};
+use crate::support::{DEADLINE, builder, masters, ms, no_keys_left, secs, settled};
 use redleash_testkit::Masters;
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::Mutex;
@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 const THREADS: usize = 8;
 
-/// One hold: its fencing token (zero if it was not asked for), and when it began and ended by the clock of all processes.
+/// One hold: its fencing token (zero if it was not asked for), and when it began and ended by the clock that all
+/// processes share.
 #[derive(Clone, Copy, Debug)]
 struct Hold {
     token: u64,
@@ -59,7 +60,7 @@ fn holds((child, count): &(Child, usize)) -> Vec<Hold> {
 /// What a child does; with `tokens` it asks for the fencing token of each hold.
 fn contender(task: Task, tokens: bool) {
     let span = ms(task.arg.parse().unwrap());
-    let client = builder(task.nodes).build().unwrap();
+    let client = builder(task.urls).build().unwrap();
     drop(client.lock("warm up").acquire().unwrap());
     say("ready");
     hear();
@@ -99,7 +100,7 @@ fn neither_of_two_processes_gets_less_than_a_third() {
     let Some(masters) = masters(3) else { return };
     let mut children = contend(&masters, contender_child, secs(10));
     fair(&children);
-    children.iter_mut().for_each(|(child, _)| assert!(child.end(SOON).success()));
+    children.iter_mut().for_each(|(child, _)| assert!(child.end(DEADLINE).success()));
     no_keys_left(&masters);
 }
 
@@ -126,8 +127,8 @@ impl log::Log for Splits {
     fn flush(&self) {}
 }
 
-/// Eight processes try a free lock at the same moment, again and again: nobody has the votes, for a moment, but never for
-/// long. (Clients that try again after the same pause can go on like that for ever: redlock for Node got no lock in 6 s.)
+/// Eight processes try a free lock at the same moment, again and again: the votes may be split for a moment, but never
+/// for long. Clients that try again after the same pause can split them for ever.
 #[test]
 fn eight_processes_that_split_the_vote_get_the_lock_all_the_same() {
     entry(rushing_child);
@@ -145,7 +146,7 @@ fn eight_processes_that_split_the_vote_get_the_lock_all_the_same() {
     assert!(splits < rounds * children.len() * 4, "{splits} split votes");
     for child in &mut children {
         child.tell("end");
-        assert!(child.end(SOON).success());
+        assert!(child.end(DEADLINE).success());
     }
     no_keys_left(&masters);
 }
@@ -153,7 +154,7 @@ fn eight_processes_that_split_the_vote_get_the_lock_all_the_same() {
 fn rushing_child(task: Task) {
     log::set_logger(&SPLITS).unwrap();
     log::set_max_level(log::LevelFilter::Trace);
-    let client = builder(task.nodes).build().unwrap();
+    let client = builder(task.urls).build().unwrap();
     drop(client.lock("warm up").acquire().unwrap());
     say("ready");
     while hear() == "go" {
@@ -175,7 +176,7 @@ fn fencing_tokens_rise_over_the_hand_overs_of_two_processes() {
         assert!(holds.is_sorted_by(|one, next| one.token < next.token), "by the order of process {process}");
         all.extend(holds.into_iter().map(|hold| (process, hold)));
     }
-    children.iter_mut().for_each(|(child, _)| assert!(child.end(SOON).success()));
+    children.iter_mut().for_each(|(child, _)| assert!(child.end(DEADLINE).success()));
     // By the clock that both read.
     all.sort_by_key(|(_, hold)| hold.from);
     for pair in all.windows(2) {

@@ -120,14 +120,14 @@ fn without_a_quorum_there_is_no_token_but_still_a_lock() {
     eventually("ask again", || guard.fencing_token().is_ok());
 }
 
-/// Whoever asks for a token with the lock has both or neither.
+/// A call that asks for a token with the lock gets both or neither.
 #[test]
 fn a_fenced_lock_whose_token_no_quorum_takes_is_given_back() {
     let Some(masters) = masters(3) else { return };
     drop(settled(&masters));
     let proxies = [1, 2].map(|i| Proxy::start(masters[i].port(), Fault::CutAt(b"-- write_back:")).unwrap());
-    let nodes = [masters[0].url(), proxies[0].url(), proxies[1].url()];
-    let client = builder(nodes).build().unwrap();
+    let urls = [masters[0].url(), proxies[0].url(), proxies[1].url()];
+    let client = builder(urls).build().unwrap();
     // One counter is ahead, so the token has to be written back to others.
     let ahead = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + secs(10);
     assert!(masters[0].command(&["SET", &fence_key("x"), &ahead.as_micros().to_string()]).unwrap().is_ok());

@@ -1,6 +1,6 @@
 //! An operator takes a lock away: the holder finds out, and nobody else comes in early.
 
-use crate::support::{SOON, builder, client, deadline, masters, ms, pttl, reason, secs, settle, settled};
+use crate::support::{DEADLINE, builder, client, deadline, masters, ms, pttl, reason, secs, settle, settled};
 use redleash::{Error, Lease, LossReason, Lost, Options, ReleaseOutcome, Revoked};
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ fn the_holder_finds_out_when_it_verifies() {
     assert!(revoked.free_in.is_some_and(|d| d > secs(5) && d <= secs(30)), "{revoked:?}");
     assert_eq!(reason(guard.verify()), LossReason::Taken);
     assert_eq!(reason(guard.check()), LossReason::Taken);
-    assert_eq!(guard.lost().recv_timeout(SOON).unwrap().reason, LossReason::Taken);
+    assert_eq!(guard.lost().recv_timeout(DEADLINE).unwrap().reason, LossReason::Taken);
     assert!(matches!(guard.release(), ReleaseOutcome::AlreadyLost(_)));
     // What was revoked stays until the lease would have ended.
     assert!(operator.lock("x").try_acquire().unwrap().is_none());
@@ -29,7 +29,7 @@ fn the_holder_finds_out_when_it_renews() {
     let guard = holder.lock("x").acquire().unwrap();
     let end = deadline(&guard);
     operator.force_release("x").unwrap();
-    let lost = guard.lost().recv_timeout(SOON).unwrap();
+    let lost = guard.lost().recv_timeout(DEADLINE).unwrap();
     assert_eq!(lost.reason, LossReason::Taken);
     assert!(Instant::now() < end, "the first renewal after it tells, not the end of the lease");
     assert_eq!(reason(guard.check()), LossReason::Taken);
@@ -44,7 +44,7 @@ fn nobody_is_granted_before_the_lease_would_have_ended() {
     other.force_release("x").unwrap();
     // A holder that asks nobody but its clock is alone until then.
     guard.check().unwrap();
-    let second = other.lock("x").try_acquire_for(SOON).unwrap().expect("free when the lease is over");
+    let second = other.lock("x").try_acquire_for(DEADLINE).unwrap().expect("free when the lease is over");
     assert!(Instant::now() >= end, "granted {:?} too early", end - Instant::now());
     assert!(guard.check().is_err());
     drop(guard);
@@ -68,7 +68,7 @@ fn the_token_of_the_next_holder_is_above() {
     let guard = client.lock("x").options(short).acquire().unwrap();
     let first = guard.fencing_token().unwrap();
     client.force_release("x").unwrap();
-    let second = client.lock("x").try_acquire_for(SOON).unwrap().unwrap();
+    let second = client.lock("x").try_acquire_for(DEADLINE).unwrap().unwrap();
     assert!(second.fencing_token().unwrap() > first);
 }
 

@@ -1,7 +1,7 @@
-//! How long a lock is kept: at least, at most, and after its holder vanished.
+//! How long a lock is kept: at least, at most, and after its holder died.
 
 use crate::support::child::{Child, Task, entry, hear, say};
-use crate::support::{self, SOON, always, builder, client, masters, ms, pttl, reason, secs, settled};
+use crate::support::{self, DEADLINE, always, builder, client, masters, ms, pttl, reason, secs, settled};
 use redleash::{Error, Lease, LossReason, Options, ReleaseOutcome};
 use redleash_testkit::Masters;
 use std::time::{Duration, Instant};
@@ -18,7 +18,8 @@ fn min_hold_keeps_a_released_lock_taken() {
         } else {
             drop(guard);
         }
-        let next = b.lock("x").try_acquire_for(SOON).unwrap().expect("free when the hold is over, long before the ttl");
+        let next =
+            b.lock("x").try_acquire_for(DEADLINE).unwrap().expect("free when the hold is over, long before the ttl");
         assert!(asked.elapsed() >= ms(1_980), "granted after {:?}", asked.elapsed());
         drop(next);
         support::no_keys_left(&masters);
@@ -43,14 +44,14 @@ fn max_hold_ends_a_lock_as_announced() {
     let asked = Instant::now();
     let guard = a.lock("x").options(options).acquire().unwrap();
     always(secs(3), "renewed until then", || guard.check().is_ok());
-    let lost = guard.lost().recv_timeout(SOON).unwrap();
+    let lost = guard.lost().recv_timeout(DEADLINE).unwrap();
     assert_eq!(lost.reason, LossReason::MaxHold);
     // The announcement comes a little before the end.
     assert!(asked.elapsed() > ms(3_700), "{:?}", asked.elapsed());
     support::eventually("over", || guard.check().is_err());
     assert_eq!(reason(guard.check()), LossReason::MaxHold);
     assert!(guard.remaining().is_zero());
-    let next = b.lock("x").try_acquire_for(SOON).unwrap().expect("free without a release");
+    let next = b.lock("x").try_acquire_for(DEADLINE).unwrap().expect("free without a release");
     next.check().unwrap();
 }
 
@@ -74,7 +75,7 @@ fn a_killed_holder_is_waited_for_until_its_ttl_and_not_longer() {
     always(secs(4), "held by the child", || client.lock("x").try_acquire().unwrap().is_none());
     child.kill();
     let (killed, free) = (Instant::now(), free_at(&masters));
-    let guard = client.lock("x").try_acquire_for(SOON).unwrap().expect("free after the ttl");
+    let guard = client.lock("x").try_acquire_for(DEADLINE).unwrap().expect("free after the ttl");
     assert!(Instant::now() >= free, "{:?} too early", free - Instant::now());
     assert!(killed.elapsed() < secs(10), "{:?}", killed.elapsed());
     guard.verify().unwrap();
@@ -89,7 +90,7 @@ fn lock_delay_keeps_a_killed_holders_lock_taken() {
     child.expect("held");
     child.kill();
     let (killed, free) = (Instant::now(), free_at(&masters));
-    let guard = client.lock("x").try_acquire_for(SOON).unwrap().expect("free after ttl and delay");
+    let guard = client.lock("x").try_acquire_for(DEADLINE).unwrap().expect("free after ttl and delay");
     assert!(Instant::now() >= free, "{:?} too early", free - Instant::now());
     // The lease was over a second after it was granted; the delay came on top.
     assert!(killed.elapsed() > secs(2), "{:?}", killed.elapsed());
@@ -99,7 +100,7 @@ fn lock_delay_keeps_a_killed_holders_lock_taken() {
 fn holding_child(task: Task) {
     let (ttl, delay) = task.arg.split_once(' ').unwrap();
     let (ttl, delay) = (ms(ttl.parse().unwrap()), ms(delay.parse().unwrap()));
-    let client = builder(task.nodes).build().unwrap();
+    let client = builder(task.urls).build().unwrap();
     let options = Options::new().lease(Lease::Watchdog { ttl }).lock_delay(delay);
     let _guard = client.lock("x").options(options).acquire().unwrap();
     say("held");
@@ -116,7 +117,7 @@ fn lock_delay_leaves_no_pause_after_a_clean_release() {
     assert!(masters.iter().filter(|m| pttl(m, "x").is_some_and(|left| left > secs(40))).count() >= 2);
     let released = Instant::now();
     drop(guard);
-    assert!(b.lock("x").try_acquire_for(SOON).unwrap().is_some());
+    assert!(b.lock("x").try_acquire_for(DEADLINE).unwrap().is_some());
     assert!(released.elapsed() < secs(9), "{:?}", released.elapsed());
 }
 

@@ -1,6 +1,6 @@
-//! A loss is told: through a channel that can be selected on, and to callbacks, even ones that panic.
+//! A loss is announced: through a channel that can be selected on, and to callbacks, even ones that panic.
 
-use crate::support::{self, SOON, client, eventually, masters, ms, secs, settled};
+use crate::support::{self, DEADLINE, client, eventually, masters, ms, secs, settled};
 use redleash::crossbeam_channel::{RecvTimeoutError, TryRecvError, bounded, select};
 use redleash::{Lease, LossReason, Options};
 use std::sync::mpsc;
@@ -30,7 +30,7 @@ fn select_beside_other_work() {
                 job.unwrap();
                 done += 1;
             }
-            default(SOON) => panic!("neither work nor a loss"),
+            default(DEADLINE) => panic!("neither work nor a loss"),
         }
     };
     drop(jobs);
@@ -50,9 +50,9 @@ fn a_release_disconnects_and_says_nothing() {
     let (tell, told) = mpsc::channel();
     guard.on_lost(move |lost| tell.send(lost.reason).unwrap());
     drop(guard);
-    assert_eq!(lost.recv_timeout(SOON), Err(RecvTimeoutError::Disconnected));
+    assert_eq!(lost.recv_timeout(DEADLINE), Err(RecvTimeoutError::Disconnected));
     // The callback is dropped without a call: its channel ends.
-    assert_eq!(told.recv_timeout(SOON), Err(mpsc::RecvTimeoutError::Disconnected));
+    assert_eq!(told.recv_timeout(DEADLINE), Err(mpsc::RecvTimeoutError::Disconnected));
 }
 
 #[test]
@@ -60,12 +60,12 @@ fn one_message_and_no_more() {
     let Some(masters) = masters(3) else { return };
     let client = settled(&masters);
     let guard = client.lock("x").options(fixed(ms(500))).acquire().unwrap();
-    assert_eq!(guard.lost().recv_timeout(SOON).unwrap().reason, LossReason::Expired);
+    assert_eq!(guard.lost().recv_timeout(DEADLINE).unwrap().reason, LossReason::Expired);
     eventually("over", || guard.check().is_err());
     assert!(guard.lost().try_recv().is_err());
     let lost = guard.lost().clone();
     drop(guard);
-    assert!(lost.recv_timeout(SOON).is_err());
+    assert!(lost.recv_timeout(DEADLINE).is_err());
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn callbacks_are_called_also_beside_one_that_panics() {
     guard.on_lost(move |lost| second.send(("after", lost)).unwrap());
     let mut names = Vec::new();
     for _ in 0..2 {
-        let (name, lost) = told.recv_timeout(SOON).expect("both are called");
+        let (name, lost) = told.recv_timeout(DEADLINE).expect("both are called");
         assert_eq!((lost.reason, lost.name.as_str()), (LossReason::Expired, "x"));
         names.push(name);
     }
@@ -90,7 +90,7 @@ fn callbacks_are_called_also_beside_one_that_panics() {
     // The threads that call are still there for the next lock.
     let guard = client.lock("y").options(fixed(ms(500))).acquire().unwrap();
     guard.on_lost(move |lost| tell.send(("another lock", lost)).unwrap());
-    assert_eq!(told.recv_timeout(SOON).unwrap().0, "another lock");
+    assert_eq!(told.recv_timeout(DEADLINE).unwrap().0, "another lock");
 }
 
 #[test]
@@ -98,12 +98,12 @@ fn a_late_callback_is_called_at_once() {
     let Some(masters) = masters(3) else { return };
     let client = settled(&masters);
     let guard = client.lock("x").options(fixed(ms(300))).acquire().unwrap();
-    guard.lost().recv_timeout(SOON).unwrap();
+    guard.lost().recv_timeout(DEADLINE).unwrap();
     eventually("over", || guard.check().is_err());
     let (tell, told) = mpsc::channel();
     let here = std::thread::current().id();
     guard.on_lost(move |lost| tell.send((lost.reason, std::thread::current().id())).unwrap());
-    let (reason, there) = told.recv_timeout(SOON).unwrap();
+    let (reason, there) = told.recv_timeout(DEADLINE).unwrap();
     assert_eq!(reason, LossReason::Expired);
     assert_ne!(here, there, "on a thread of the client");
 }
@@ -115,9 +115,9 @@ fn a_callback_that_takes_long_delays_no_signal_and_no_renewal() {
     let (end, ended) = mpsc::channel::<()>();
     let slow = client.lock("slow").options(fixed(ms(300))).acquire().unwrap();
     slow.on_lost(move |_| {
-        let _ = ended.recv_timeout(SOON);
+        let _ = ended.recv_timeout(DEADLINE);
     });
-    slow.lost().recv_timeout(SOON).unwrap();
+    slow.lost().recv_timeout(DEADLINE).unwrap();
     let renewed =
         client.lock("renewed").options(Options::new().lease(Lease::Watchdog { ttl: secs(2) })).acquire().unwrap();
     let quick = client.lock("quick").options(fixed(ms(300))).acquire().unwrap();
@@ -133,9 +133,9 @@ fn a_callback_that_takes_long_delays_no_other_callback() {
     let (end, ended) = mpsc::channel::<()>();
     let slow = client.lock("slow").options(fixed(ms(300))).acquire().unwrap();
     slow.on_lost(move |_| {
-        let _ = ended.recv_timeout(SOON);
+        let _ = ended.recv_timeout(DEADLINE);
     });
-    slow.lost().recv_timeout(SOON).unwrap();
+    slow.lost().recv_timeout(DEADLINE).unwrap();
     let quick = client.lock("quick").options(fixed(ms(300))).acquire().unwrap();
     let (tell, told) = mpsc::channel();
     quick.on_lost(move |lost| {
@@ -152,10 +152,10 @@ fn a_callback_may_use_the_client() {
     let guard = client.lock("x").options(fixed(ms(500))).acquire().unwrap();
     let (inner, (tell, told)) = (client.clone(), mpsc::channel());
     guard.on_lost(move |_| {
-        let again = inner.lock("report").try_acquire_for(SOON).unwrap().map(|g| g.check().is_ok());
+        let again = inner.lock("report").try_acquire_for(DEADLINE).unwrap().map(|g| g.check().is_ok());
         tell.send(again).unwrap();
     });
-    assert_eq!(told.recv_timeout(SOON).unwrap(), Some(true));
+    assert_eq!(told.recv_timeout(DEADLINE).unwrap(), Some(true));
 }
 
 #[test]
@@ -169,9 +169,9 @@ fn dropping_a_guard_in_its_own_callback_is_no_dead_end() {
         drop(inner.lock().unwrap().take());
         tell.send(()).unwrap();
     });
-    told.recv_timeout(SOON).unwrap();
+    told.recv_timeout(DEADLINE).unwrap();
     assert!(guard.lock().unwrap().is_none());
-    drop(client.lock("x").try_acquire_for(SOON).unwrap().expect("free"));
+    drop(client.lock("x").try_acquire_for(DEADLINE).unwrap().expect("free"));
 }
 
 fn client_of(masters: &redleash_testkit::Masters) -> redleash::Client {

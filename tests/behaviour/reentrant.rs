@@ -1,6 +1,8 @@
 //! A thread may enter again the lock that it holds; another thread may not.
 
-use crate::support::{SOON, always, client, eventually, lock_keys, masters, ms, no_keys_left, reason, secs, settled};
+use crate::support::{
+    DEADLINE, always, client, eventually, lock_keys, masters, ms, no_keys_left, reason, secs, settled,
+};
 use redleash::{Error, Lease, LossReason, Options, ReleaseOutcome, Retry};
 use redleash_testkit::Server;
 use std::thread;
@@ -61,7 +63,7 @@ fn guards_may_be_dropped_in_any_order() {
         let lock = a.reentrant_lock("x");
         let mut guards: Vec<_> = (0..3).map(|_| Some(lock.acquire().unwrap())).collect();
         for (n, i) in order.into_iter().enumerate() {
-            assert!(b.lock("x").try_acquire().unwrap().is_none(), "{order:?}: held until the last is gone");
+            assert!(b.lock("x").try_acquire().unwrap().is_none(), "{order:?}: held until the last is dropped");
             assert_eq!(guards[i].as_ref().unwrap().depth(), 3 - n);
             guards[i].as_ref().unwrap().check().unwrap();
             guards[i] = None;
@@ -155,7 +157,7 @@ fn a_thread_that_ends_with_its_guards_leaves_nothing() {
     });
     assert!(ended.join().is_err());
     no_keys_left(&masters);
-    assert!(client.reentrant_lock("x").try_acquire_for(SOON).unwrap().is_some());
+    assert!(client.reentrant_lock("x").try_acquire_for(DEADLINE).unwrap().is_some());
     assert!(masters.iter().all(|m| lock_keys(m) <= 1));
 }
 
@@ -209,7 +211,7 @@ fn a_wait_goes_on_while_the_caller_says_so() {
     assert!(refused.unwrap().is_none() && asked == 3);
     assert!(lock.acquire_while(Some(ms(50)), || true).unwrap().is_none(), "its time is over");
     drop(held);
-    let outer = lock.acquire_while(Some(SOON), || true).unwrap().expect("free");
+    let outer = lock.acquire_while(Some(DEADLINE), || true).unwrap().expect("free");
     let inner = lock.acquire_while(None, || panic!("re-entry does not ask")).unwrap().expect("this thread's");
     assert_eq!((outer.depth(), inner.depth()), (2, 2));
 }

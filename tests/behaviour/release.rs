@@ -1,8 +1,8 @@
-//! A lock is free as soon as its guard is gone, wherever and however it goes.
+//! A lock is free as soon as its guard is released or dropped, wherever that happens.
 
 use crate::support::child::{Child, Task, entry, say};
 use crate::support::{
-    self, SOON, always, builder, client, eventually, lock_keys, masters, no_keys_left, proc, pttl, secs, settle,
+    self, DEADLINE, always, builder, client, eventually, lock_keys, masters, no_keys_left, proc, pttl, secs, settle,
     settled, value,
 };
 use redleash::{Lease, Options, ReleaseOutcome};
@@ -107,14 +107,14 @@ fn a_process_that_drops_its_guard_and_exits_at_once_leaves_no_key() {
     for round in 0..10 {
         let mut child = Child::start(drop_and_exit_child, &masters.urls(), &round.to_string());
         child.expect("held");
-        assert!(child.end(SOON).success());
+        assert!(child.end(DEADLINE).success());
         // Everything was on its way when it ended; the servers read it after.
         no_keys_left(&masters);
     }
 }
 
 fn drop_and_exit_child(task: Task) {
-    let client = builder(task.nodes).build().unwrap();
+    let client = builder(task.urls).build().unwrap();
     let guard = client.lock("x").acquire().unwrap();
     say("held");
     drop(guard);

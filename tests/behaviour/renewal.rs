@@ -48,11 +48,11 @@ fn the_watchdog_begins_when_the_first_renewal_is_due() {
     child.expect("none after short locks");
     child.expect("none yet");
     child.expect("there");
-    assert!(child.end(support::SOON).success());
+    assert!(child.end(support::DEADLINE).success());
 }
 
 fn watchdog_child(task: Task) {
-    let client = settle(builder(task.nodes).ttl(secs(9)));
+    let client = settle(builder(task.urls).ttl(secs(9)));
     for _ in 0..50 {
         drop(client.lock("short").acquire().unwrap());
     }

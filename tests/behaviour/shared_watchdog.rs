@@ -84,7 +84,7 @@ fn one_lock_that_is_taken_away_is_lost_and_no_other() {
     let (client, admin) = (shared(&masters, secs(2)), client(&masters));
     let guards = hold(&client, 10);
     admin.force_release("many/3").unwrap();
-    let lost = guards[3].lost().recv_timeout(support::SOON).unwrap();
+    let lost = guards[3].lost().recv_timeout(support::DEADLINE).unwrap();
     assert_eq!((lost.name.as_str(), lost.reason), ("many/3", LossReason::Taken));
     assert_eq!(reason(guards[3].check()), LossReason::Taken);
     always(secs(3), "the others are held", || (0..10).filter(|k| *k != 3).all(|k| guards[k].check().is_ok()));
@@ -96,7 +96,7 @@ fn a_lock_deleted_by_force_is_not_written_again() {
     let (client, admin) = (shared(&masters, secs(2)), client(&masters));
     let guards = hold(&client, 3);
     admin.force_release_now("many/1").unwrap();
-    assert_eq!(guards[1].lost().recv_timeout(support::SOON).unwrap().reason, LossReason::Taken);
+    assert_eq!(guards[1].lost().recv_timeout(support::DEADLINE).unwrap().reason, LossReason::Taken);
     assert!(masters.iter().all(|m| value(m, "many/1").is_none()));
     guards[0].check().unwrap();
 }

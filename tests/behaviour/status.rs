@@ -96,7 +96,7 @@ fn what_is_not_ours_and_what_is_in_quarantine() {
     occupy(&masters[0], "x");
     let status = client.status("x").unwrap();
     assert!(matches!(status.masters[0].holder, Some(Holder::Foreign { .. })), "{status}");
-    assert!(!status.to_string().contains("somebody else"), "a value may be a secret of whoever wrote it: {status}");
+    assert!(!status.to_string().contains("somebody else"), "a value may be a secret of its writer: {status}");
     masters[1].restart_empty().unwrap();
     // A vote begins the quarantine; asking for the status writes nothing.
     eventually("in quarantine", || {

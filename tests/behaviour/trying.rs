@@ -1,6 +1,6 @@
 //! Ways to ask for a lock: once, for a time, until a moment, so many times, with pauses of one's own.
 
-use crate::support::{self, SOON, builder, client, masters, ms, secs, settle, settled};
+use crate::support::{self, DEADLINE, builder, client, masters, ms, secs, settle, settled};
 use redleash::{Error, Options, Retry};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -33,7 +33,7 @@ fn for_a_time_and_until_a_moment() {
     assert!(b.lock("x").try_acquire_until(start + secs(1)).unwrap().is_none());
     assert!(start.elapsed() >= ms(900) && start.elapsed() < secs(8), "{:?}", start.elapsed());
     std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| b.lock("x").try_acquire_until(Instant::now() + SOON).unwrap().is_some());
+        let waiting = scope.spawn(|| b.lock("x").try_acquire_until(Instant::now() + DEADLINE).unwrap().is_some());
         support::let_pass(ms(300)); // somebody waits for this long
         drop(guard);
         assert!(waiting.join().unwrap());

@@ -86,7 +86,7 @@ impl Master {
         self[0].command(&["GET", LIST]).unwrap().text()
     }
 
-    /// Who is in line, the first first.
+    /// The waiters in the wait list, the first first.
     fn numbers(&self) -> Vec<u64> {
         let text = self.text().unwrap_or_default();
         text.split(',').skip(1).map(|entry| entry.split(':').nth(1).unwrap().parse().unwrap()).collect()
@@ -117,7 +117,7 @@ fn the_list_is_ordered_by_time_waited_with_one_entry_per_waiter() {
     }
     assert_eq!(master.numbers(), [3, 4, 2, 5]);
     assert_eq!(master.attempt(yielding(5, 35)), 0);
-    assert_eq!(master.numbers(), [3, 5, 4, 2], "whoever comes again has its place by how long it has waited");
+    assert_eq!(master.numbers(), [3, 5, 4, 2], "a waiter that comes again has its place by how long it has waited");
     let life = master[0].command(&["PTTL", LIST]).unwrap().int().unwrap();
     assert!((1..=60_000).contains(&life), "the line lives as long as the last in it: {life}");
 }
@@ -174,7 +174,7 @@ fn the_releaser_is_not_notified_of_its_own_release() {
     master.holds(1);
     master.attempt(notified(7, 40));
     master.attempt(notified(8, 30));
-    // A master that answered its attempt too late to be counted still has it in line.
+    // A master that answered its attempt too late to be counted still has it in its wait list.
     master.holds(7);
     assert_eq!(master.said(|| assert_eq!(master.release(7, true), 2)), [":0 8"]);
     master.holds(7);
@@ -196,7 +196,7 @@ fn waiters_whose_time_is_over_are_not_notified() {
     assert_eq!(master.numbers(), [4], "an attempt clears the line of them");
     let short = Attempt { life_ms: 1, ..notified(6, 2) };
     master.attempt(short);
-    assert!(redleash_testkit::wait_until(support::SOON, || {
+    assert!(redleash_testkit::wait_until(support::DEADLINE, || {
         master.attempt(notified(4, 1));
         master.numbers() == [4]
     }));
@@ -237,5 +237,5 @@ fn a_malformed_list_or_a_key_of_another_type_counts_as_empty() {
     assert_eq!(master.notify(2), 0);
     assert_eq!(master.attempt(yielding(2, 1)), 1);
     assert_eq!(master.attempt(notified(3, 1)), 0);
-    assert_eq!(master.numbers(), [3], "the next in line writes it anew");
+    assert_eq!(master.numbers(), [3], "the next waiter writes it anew");
 }

@@ -1,9 +1,9 @@
-//! Waiting: woken by releases, in line inside a process, handed over without the masters.
+//! Waiting: waiters are woken by releases, queue within a process, and hand over without the masters.
 
 use crate::support::{
     self, builder, client, eventually, lock_keys, masters, ms, no_keys_left, secs, settle, settled, value,
 };
-use redleash::unversioned::in_line;
+use redleash::unversioned::queued;
 use redleash::{Client, Error, Lease, Options, ReleaseOutcome, Retry};
 use redleash_testkit::{Fault, Masters, Proxy, Server};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -29,7 +29,7 @@ fn calls(master: &Server, command: &str) -> u64 {
 }
 
 /// The line of those who wait at a master: since when each does, its number, and until when.
-fn line(master: &Server, name: &str) -> Vec<[u64; 3]> {
+fn wait_list(master: &Server, name: &str) -> Vec<[u64; 3]> {
     let text = master.command(&["GET", &waiters_key(name)]).ok().and_then(|line| line.text()).unwrap_or_default();
     let entry = |entry: &str| {
         let numbers: Vec<u64> = entry.split(':').map(|n| n.parse().unwrap()).collect();
@@ -58,7 +58,9 @@ fn waiter(client: &Client, name: &str, options: Options) -> thread::JoinHandle<R
 fn all_wait_for(masters: &Masters, name: &str, at_least: usize) {
     let heard = || masters.iter().filter(|m| !channels(m, name).is_empty()).count() >= at_least;
     eventually("the waiter is subscribed", heard);
-    eventually("the waiter is in line", || masters.iter().filter(|m| !line(m, name).is_empty()).count() >= at_least);
+    eventually("the waiter is in the wait lists", || {
+        masters.iter().filter(|m| !wait_list(m, name).is_empty()).count() >= at_least
+    });
 }
 
 #[test]
@@ -88,10 +90,10 @@ fn a_new_waiter_is_notified_although_the_releaser_may_want_the_lock_again() {
     }
 }
 
-/// So many are in line at a quorum of masters: at the others an attempt may just have found the lock free.
+/// So many are in the wait lists of a quorum: at the other masters an attempt may just have found the lock free.
 fn so_many_wait(masters: &Masters, name: &str, count: usize) {
-    let known = || masters.iter().filter(|m| line(m, name).len() >= count).count() >= 2;
-    eventually("so many are in line", known);
+    let known = || masters.iter().filter(|m| wait_list(m, name).len() >= count).count() >= 2;
+    eventually("so many are in the wait lists", known);
 }
 
 #[test]
@@ -105,7 +107,7 @@ fn several_clients_share_a_lock_evenly() {
         for (client, mine) in clients.iter().zip(&holds) {
             scope.spawn(|| {
                 while sum() < 2_000 {
-                    let guard = client.lock("turns").acquire().unwrap();
+                    let guard = client.lock("shared").acquire().unwrap();
                     mine.fetch_add(1, Ordering::SeqCst);
                     assert_eq!(guard.release(), ReleaseOutcome::Released);
                 }
@@ -117,7 +119,7 @@ fn several_clients_share_a_lock_evenly() {
     no_keys_left(&masters);
 }
 
-/// A process that dropped its guard and took the lock again had sent its next attempt before anybody it told could
+/// A process that dropped its guard and took the lock again had sent its next attempt before a notified waiter could
 /// come.
 #[test]
 fn a_client_that_acquires_again_right_after_its_drop_lets_others_in() {
@@ -162,7 +164,7 @@ fn a_short_hold_wakes_the_next_waiter_too() {
     no_keys_left(&masters);
 }
 
-/// Whoever comes into the line before it can hear is told, and hears nothing.
+/// A waiter that is in the wait lists before it is subscribed is notified, and hears nothing.
 #[test]
 fn a_release_before_the_subscription_is_found_when_the_subscription_comes() {
     let Some(masters) = masters(3) else { return };
@@ -172,9 +174,9 @@ fn a_release_before_the_subscription_is_found_when_the_subscription_comes() {
         masters.iter().map(|m| Proxy::start(m.port(), Fault::CutAt(b"SUBSCRIBE")).unwrap()).collect();
     let deaf = builder(proxies.iter().map(Proxy::url)).build().unwrap();
     let waiting = waiter(&deaf, "early", lazy());
-    eventually("it is in line", || masters.iter().all(|m| !line(m, "early").is_empty()));
+    eventually("it is in the wait lists", || masters.iter().all(|m| !wait_list(m, "early").is_empty()));
     assert_eq!(guard.release(), ReleaseOutcome::Released);
-    eventually("it was told", || masters.iter().all(|m| line(m, "early").is_empty()));
+    eventually("it was notified", || masters.iter().all(|m| wait_list(m, "early").is_empty()));
     assert!(!waiting.is_finished() && masters.iter().all(|m| channels(m, "early").is_empty()));
     proxies.iter().for_each(|proxy| proxy.set(Fault::None));
     eventually("it has had the lock", || waiting.is_finished());
@@ -202,7 +204,7 @@ fn a_waiter_keeps_its_place_for_as_long_as_it_may_pause_and_no_longer_than_it_wa
     let Some(masters) = masters(3) else { return };
     let (holder, other) = (settled(&masters), client(&masters));
     let guard = holder.lock("place").acquire().unwrap();
-    let place = |master: &Server| line(master, "place").first().map(|[since, _, until]| until - since);
+    let place = |master: &Server| wait_list(master, "place").first().map(|[since, _, until]| until - since);
     let custom = Options::new().retry(Retry::Custom(Arc::new(|_| secs(50))));
     for options in [lazy(), custom] {
         let (client, waiting) = (client(&masters), Arc::new(AtomicBool::new(true)));
@@ -225,7 +227,7 @@ fn a_waiter_keeps_its_place_for_as_long_as_it_may_pause_and_no_longer_than_it_wa
         }
     });
     // Behind what an attempt of the others that was still on its way may have left.
-    let short_place = |m: &Server| line(m, "place").iter().any(|[since, _, until]| until - since <= 1_000_000);
+    let short_place = |m: &Server| wait_list(m, "place").iter().any(|[since, _, until]| until - since <= 1_000_000);
     eventually("it has its place", || masters.iter().all(short_place));
     on.store(false, Ordering::SeqCst);
     waiter.join().unwrap();
@@ -252,7 +254,7 @@ fn dead_waiters_cost_the_others_one_poll_at_most_and_the_list_forgets_them() {
         }
         assert_eq!(guard.release(), ReleaseOutcome::Released);
         assert!(waiting.join().unwrap().unwrap() < secs(20), "it came at its poll");
-        let left = masters.iter().map(|m| line(m, "dead").len()).max().unwrap();
+        let left = masters.iter().map(|m| wait_list(m, "dead").len()).max().unwrap();
         assert!(left < dead, "{left} of {dead} dead waiters are still in the list");
         // A process that wants the lock again yields to the dead waiter for a moment, and no longer.
         for _ in 0..dead {
@@ -323,7 +325,7 @@ fn without_messages_the_poll_finds_a_free_lock() {
     drop(guard);
     eventually("the waiter has had it", || waiting.is_finished());
     waiting.join().unwrap().unwrap();
-    // A poll may have left word again before the release, but mostly nothing was said.
+    // A poll may have registered again before the release, but mostly nobody was notified.
     let more = masters.iter().zip(published).filter(|(m, before)| calls(m, "publish") > *before).count();
     assert!(more <= 3);
 }
@@ -346,7 +348,7 @@ fn a_flood_of_forged_messages_causes_few_attempts() {
     let waiting = waiter(&other, "flood", lazy());
     all_wait_for(&masters, "flood", 3);
     let before: Vec<u64> = masters.iter().map(|m| calls(m, "eval") + calls(m, "evalsha")).collect();
-    let [_, number, _] = line(&masters[0], "flood")[0];
+    let [_, number, _] = wait_list(&masters[0], "flood")[0];
     let forged = ["1", "not a number", "5", &format!("1:{number}"), &number.to_string()];
     let channel = channels(&masters[0], "flood").pop().unwrap();
     for n in 0..4_000 {
@@ -361,7 +363,7 @@ fn a_flood_of_forged_messages_causes_few_attempts() {
     }
     assert!(!waiting.is_finished());
     drop(guard);
-    // Its credit is used up and its poll is rare: what remains is a message less forged than the others. It waits.
+    // Its credit is used up and its poll is rare: one more message changes nothing. It waits.
     assert!(holder.lock("flood").try_acquire().unwrap().is_some_and(|g| g.check().is_ok()));
     other.close(secs(5));
     assert!(matches!(waiting.join().unwrap(), Err(Error::Closed)));
@@ -381,7 +383,7 @@ fn threads_of_one_client_get_the_lock_in_the_order_in_which_they_came() {
                 order.lock().unwrap().push(k);
                 guard.check().unwrap();
             }));
-            eventually("the thread is in line", || in_line(&client, "fifo") == k + 1);
+            eventually("the thread is in the local queue", || queued(&client, "fifo") == k + 1);
         }
         drop(guard);
         for thread in threads {
@@ -413,10 +415,10 @@ fn a_lease_is_handed_over_without_the_masters_and_its_token_rises() {
         told.send((guard.fencing_token().unwrap(), guard.state())).unwrap();
         guard
     });
-    eventually("the second is in line", || in_line(&client, "hand") == 1);
+    eventually("the second is in the local queue", || queued(&client, "hand") == 1);
     let lost = first.lost().clone();
     assert_eq!(first.release(), ReleaseOutcome::Released);
-    let (next, state) = hear.recv_timeout(support::SOON).unwrap();
+    let (next, state) = hear.recv_timeout(support::DEADLINE).unwrap();
     assert_eq!((next, state), (token + 1, redleash::LeaseState::Held));
     assert_eq!(value(&masters[0], "hand").unwrap(), stored, "the masters know of nothing");
     // The first holder's signal has ended: disconnected, and nothing in it.
@@ -461,12 +463,12 @@ fn a_callback_of_a_former_holder_is_not_called_for_the_next() {
     first.on_lost(move |_| flag.store(true, Ordering::SeqCst));
     let lock = client.lock("cb");
     let second = thread::spawn(move || lock.acquire().unwrap());
-    eventually("the second is in line", || in_line(&client, "cb") == 1);
+    eventually("the second is in the local queue", || queued(&client, "cb") == 1);
     drop(first);
     let second = second.join().unwrap();
     client.force_release("cb").unwrap();
     assert!(second.verify().is_err());
-    assert!(second.lost().recv_timeout(support::SOON).is_ok());
+    assert!(second.lost().recv_timeout(support::DEADLINE).is_ok());
     assert!(!called.load(Ordering::SeqCst));
 }
 
@@ -486,7 +488,7 @@ fn leases_that_belong_to_one_holder_are_not_handed_over() {
         let first = lock.acquire().unwrap();
         let stored = value(&masters[0], &name).unwrap();
         let second = thread::spawn(move || lock.acquire().unwrap());
-        eventually("the second is in line", || in_line(&client, &name) == 1);
+        eventually("the second is in the local queue", || queued(&client, &name) == 1);
         drop(first);
         let second = second.join().unwrap();
         assert_ne!(value(&masters[0], &name).unwrap(), stored, "case {k}");
@@ -501,7 +503,7 @@ fn a_waiter_with_other_options_gets_a_lease_of_its_own() {
     let first = client.lock("own").acquire().unwrap();
     let lock = client.lock("own").options(Options::new().lease(Lease::Watchdog { ttl: secs(5) }));
     let second = thread::spawn(move || lock.acquire().unwrap());
-    eventually("the second is in line", || in_line(&client, "own") == 1);
+    eventually("the second is in the local queue", || queued(&client, "own") == 1);
     drop(first);
     assert!(second.join().unwrap().remaining() <= secs(5));
 }

@@ -161,5 +161,5 @@ fn a_quarantine_lasts_no_longer_than_a_whole_one_from_now() {
     let client = another(&masters, short);
     let refused = client.lock("job").try_acquire();
     assert!(matches!(&refused, Err(Error::Quarantined { ready_in, .. }) if *ready_in < secs(3)), "{refused:?}");
-    drop(client.lock("job").try_acquire_for(support::SOON).unwrap().expect("it is over"));
+    drop(client.lock("job").try_acquire_for(support::DEADLINE).unwrap().expect("it is over"));
 }

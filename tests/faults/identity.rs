@@ -1,6 +1,6 @@
 //! A master is who it was: replicas that are promoted, masters that come back, addresses that lead elsewhere.
 
-use crate::support::{GENERATION, SOON, builder, eventually, lock_key, masters, secs, settle, settled, value};
+use crate::support::{DEADLINE, GENERATION, builder, eventually, lock_key, masters, secs, settle, settled, value};
 use redleash::{Client, Error, Lease, LockGuard, Options};
 use redleash_testkit::{Fault, Proxy, Server, skipped};
 
@@ -226,7 +226,7 @@ fn a_client_leaves_servers_that_are_no_longer_at_their_addresses() {
     for (address, master) in addresses.iter().zip(&*new) {
         address.point(master.port());
     }
-    let second = client().build().unwrap().lock("x").try_acquire_for(SOON).unwrap().expect("granted in the end");
+    let second = client().build().unwrap().lock("x").try_acquire_for(DEADLINE).unwrap().expect("granted in the end");
     assert!(guard.check().is_err(), "two holders");
     second.check().unwrap();
 }

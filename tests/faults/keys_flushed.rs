@@ -1,6 +1,6 @@
 //! One master: after a flush nothing tells whether somebody else held the lock in between, so it is lost.
 
-use crate::support::{self, SOON, client, masters, reason, secs, settle, settled, value};
+use crate::support::{self, DEADLINE, client, masters, reason, secs, settle, settled, value};
 use redleash::{Error, Lease, LeaseState, LossReason, Options};
 
 #[test]
@@ -16,7 +16,7 @@ fn flushed_taken_by_another_and_released_again() {
     assert_eq!(reason(guard.extend(secs(20))), LossReason::KeyAbsent);
     assert_eq!(reason(guard.check()), LossReason::KeyAbsent);
     assert_eq!(guard.state(), LeaseState::Lost(LossReason::KeyAbsent));
-    assert_eq!(guard.lost().recv_timeout(SOON).unwrap().reason, LossReason::KeyAbsent);
+    assert_eq!(guard.lost().recv_timeout(DEADLINE).unwrap().reason, LossReason::KeyAbsent);
     assert_eq!(value(&masters[0], "x"), None);
 }
 
@@ -26,7 +26,7 @@ fn the_watchdog_finds_a_lost_key() {
     let client = client(&masters);
     let guard = client.lock("x").options(Options::new().lease(Lease::Watchdog { ttl: secs(3) })).acquire().unwrap();
     masters[0].flush().unwrap();
-    assert_eq!(guard.lost().recv_timeout(SOON).unwrap().reason, LossReason::KeyAbsent);
+    assert_eq!(guard.lost().recv_timeout(DEADLINE).unwrap().reason, LossReason::KeyAbsent);
     assert_eq!(reason(guard.check()), LossReason::KeyAbsent);
     assert_eq!(value(&masters[0], "x"), None, "not written again");
 }

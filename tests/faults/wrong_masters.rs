@@ -10,7 +10,7 @@ fn name(server: &Server) -> String {
     server.port().to_string()
 }
 
-/// What `build` says to these nodes.
+/// What `build` says to these masters.
 #[track_caller]
 fn refused(urls: &[String]) -> String {
     match builder(urls.to_vec()).build() {
@@ -72,11 +72,11 @@ fn a_master_that_becomes_a_replica_gives_no_vote() {
 }
 
 #[test]
-fn a_cluster_node() {
+fn a_server_of_a_redis_cluster() {
     let Some(masters) = masters(2) else { return };
-    let node = Server::start_with(&["--cluster-enabled", "yes"]).unwrap();
-    let text = refused(&[masters[0].url(), node.url(), masters[1].url()]);
-    assert!(text.to_lowercase().contains("cluster") && text.contains(&name(&node)), "{text}");
+    let member = Server::start_with(&["--cluster-enabled", "yes"]).unwrap();
+    let text = refused(&[masters[0].url(), member.url(), masters[1].url()]);
+    assert!(text.contains("Redis Cluster") && text.contains(&name(&member)), "{text}");
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn another_number_of_nodes() {
         Err(error) => error,
     };
     assert!(matches!(error, Error::DeploymentMismatch { .. } | Error::Quarantined { .. }), "{error:?}");
-    assert!(error.to_string().contains("60000:default:3:2") || error.to_string().contains("nodes"), "{error}");
+    assert!(error.to_string().contains("60000:default:3:2") || error.to_string().contains("masters"), "{error}");
     drop(builder(masters.urls()[..3].to_vec()).build().unwrap().lock("x").acquire().unwrap());
 }
 
@@ -164,7 +164,7 @@ fn an_even_number_is_warned_of_and_works() {
     let Some(masters) = masters(4) else { return };
     let client = settled(&masters);
     let warned = |text: &str| WARNINGS.0.lock().unwrap().iter().any(|w| w.contains(text));
-    eventually("a warning", || warned("4 nodes"));
+    eventually("a warning", || warned("4 masters"));
     let guard = client.lock("x").acquire().unwrap();
     assert_eq!(client.status("x").unwrap().quorum, 3);
     masters[0].kill();

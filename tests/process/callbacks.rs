@@ -1,7 +1,7 @@
 //! Callbacks run on threads of the client: few of them, of the usual stack, and without any where none can be started.
 
 use crate::support::child::{Child, Task, entry, say};
-use crate::support::{SOON, always, builder, eventually, masters, ms, proc, secs, settled};
+use crate::support::{DEADLINE, always, builder, eventually, masters, ms, proc, secs, settled};
 use redleash::{Lease, Options};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -24,7 +24,7 @@ fn many_slow_callbacks_share_a_few_threads_and_all_are_called() {
 }
 
 fn slow_callbacks_child(task: Task) {
-    let client = builder(task.nodes).build().unwrap();
+    let client = builder(task.urls).build().unwrap();
     let called = Arc::new(AtomicUsize::new(0));
     let (end, ended) = redleash::crossbeam_channel::bounded::<()>(0);
     let guards: Vec<_> = (0..200)
@@ -38,7 +38,7 @@ fn slow_callbacks_child(task: Task) {
             guard
         })
         .collect();
-    guards.iter().for_each(|guard| drop(guard.lost().recv_timeout(SOON).unwrap()));
+    guards.iter().for_each(|guard| drop(guard.lost().recv_timeout(DEADLINE).unwrap()));
     let threads = || proc::our_threads().iter().filter(|name| name.starts_with("redleash-callb")).count();
     always(ms(300), "at most 16 threads", || threads() <= 16);
     assert_eq!(called.load(Ordering::SeqCst), 0);
@@ -57,7 +57,7 @@ fn a_callback_has_a_stack_of_the_standard_size() {
 }
 
 fn stack_child(task: Task) {
-    let client = builder(task.nodes).build().unwrap();
+    let client = builder(task.urls).build().unwrap();
     let guard = client.lock("x").options(fixed(ms(300))).acquire().unwrap();
     let (tell, told) = mpsc::channel();
     guard.on_lost(move |_| {
@@ -65,7 +65,7 @@ fn stack_child(task: Task) {
         let room = std::hint::black_box([1_u8; 512 * 1024]);
         tell.send(std::hint::black_box(&room).iter().map(|b| u64::from(*b)).sum::<u64>()).unwrap();
     });
-    assert_eq!(told.recv_timeout(SOON), Ok(512 * 1024));
+    assert_eq!(told.recv_timeout(DEADLINE), Ok(512 * 1024));
     say("called");
 }
 
@@ -82,7 +82,7 @@ fn callbacks_are_called_where_no_thread_can_be_started() {
 }
 
 fn no_threads_child(task: Task) {
-    let client = builder(task.nodes).build().unwrap();
+    let client = builder(task.urls).build().unwrap();
     let (tell, told) = mpsc::channel();
     let guards: Vec<_> = (0..4)
         .map(|i| {
@@ -97,7 +97,7 @@ fn no_threads_child(task: Task) {
     let room = (proc::kib("VmSize") + 128) * 1024;
     setrlimit(Resource::As, Rlimit { current: Some(room), maximum: Some(room) }).unwrap();
     assert!(std::thread::Builder::new().stack_size(256 * 1024).spawn(|| ()).is_err(), "a thread can be started");
-    let mut called: Vec<i32> = (0..4).map(|_| told.recv_timeout(SOON).expect("called")).collect();
+    let mut called: Vec<i32> = (0..4).map(|_| told.recv_timeout(DEADLINE).expect("called")).collect();
     called.sort_unstable();
     called.dedup();
     say(&format!("called {}", called.len()));

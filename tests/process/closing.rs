@@ -1,7 +1,7 @@
 //! close() ends the client: its threads, its promises, and what it still held.
 
 use crate::support::child::ran_alone;
-use crate::support::{self, SOON, builder, client, eventually, masters, ms, proc, reason, secs, settle, settled};
+use crate::support::{self, DEADLINE, builder, client, eventually, masters, ms, proc, reason, secs, settle, settled};
 use redleash::{Error, Lease, LossReason, Options};
 use std::thread;
 use std::time::Instant;
@@ -66,10 +66,10 @@ fn what_is_held_is_reported_to_the_caller_and_to_the_holder() {
     report.unreleased.sort();
     assert_eq!(report.unreleased, ["a", "b"]);
     for guard in [&a, &b] {
-        assert_eq!(guard.lost().recv_timeout(SOON).unwrap().reason, LossReason::Closed);
+        assert_eq!(guard.lost().recv_timeout(DEADLINE).unwrap().reason, LossReason::Closed);
         assert_eq!(reason(guard.check()), LossReason::Closed);
     }
-    assert_eq!(told.recv_timeout(SOON).unwrap().reason, LossReason::Closed);
+    assert_eq!(told.recv_timeout(DEADLINE).unwrap().reason, LossReason::Closed);
     drop((a, b));
 }
 

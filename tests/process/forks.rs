@@ -1,7 +1,7 @@
 //! In a forked child a guard is lost and releases nothing; the parent's lock stays the parent's.
 
 use crate::support::child::{in_fork, ran_alone};
-use crate::support::{self, SOON, always, builder, lock_keys, masters, no_keys_left, secs, settle, settled, value};
+use crate::support::{self, DEADLINE, always, builder, lock_keys, masters, no_keys_left, secs, settle, settled, value};
 use redleash::{Error, LeaseState, LossReason, Lost, Options, ReleaseOutcome};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -214,7 +214,7 @@ fn a_child_logs_while_its_parent_does() {
                 if !matches!(client.lock("x").try_acquire(), Ok(None)) {
                     return 2;
                 }
-                client.close(SOON);
+                client.close(DEADLINE);
                 if LINES.0.load(Ordering::SeqCst) == 0 { 3 } else { 0 }
             });
             if answer != 0 {
@@ -312,7 +312,7 @@ fn a_child_hands_nothing_over() {
     for guard in guards.iter().flatten() {
         guard.check().unwrap();
         guard.verify().unwrap();
-        assert!(guard.lost().try_recv().is_err(), "nobody was told that it is lost");
+        assert!(guard.lost().try_recv().is_err(), "its loss was not announced");
     }
     assert_eq!(guards.iter().flatten().count(), 2);
     assert!(masters.iter().filter(|m| lock_keys(m) == 2).count() >= 2);

@@ -2,7 +2,7 @@
 //! closed.
 
 use crate::support::child::{Child, Task, entry, hear, say};
-use crate::support::{SOON, always, builder, eventually, masters, ms, secs, settled};
+use crate::support::{DEADLINE, always, builder, eventually, masters, ms, secs, settled};
 use redleash::{Lease, LossReason, Options};
 use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
@@ -90,7 +90,7 @@ fn outlives_its_logger(conduct: &str) {
     for step in ["connected", "closed"] {
         child.expect(step);
     }
-    assert!(child.end(SOON).success());
+    assert!(child.end(DEADLINE).success());
 }
 
 fn logger_child(task: Task) {
@@ -101,13 +101,13 @@ fn logger_child(task: Task) {
         }
     }));
     Logger::install(&task.arg);
-    let client = builder(task.nodes).build().unwrap();
+    let client = builder(task.urls).build().unwrap();
     say("built");
     let short = client.lock("short").options(fixed(ms(300))).acquire().unwrap();
     let (tell, told) = mpsc::channel();
     short.on_lost(move |lost| tell.send(lost.reason).unwrap());
-    assert_eq!(short.lost().recv_timeout(SOON).unwrap().reason, LossReason::Expired);
-    assert_eq!(told.recv_timeout(SOON).unwrap(), LossReason::Expired);
+    assert_eq!(short.lost().recv_timeout(DEADLINE).unwrap().reason, LossReason::Expired);
+    assert_eq!(told.recv_timeout(DEADLINE).unwrap(), LossReason::Expired);
     say("told");
     let held = client.lock("held").options(renewed(secs(3))).acquire().unwrap();
     always(secs(5), "renewed", || held.check().is_ok());
@@ -123,7 +123,7 @@ fn logger_child(task: Task) {
     say("connected");
     let start = Instant::now();
     client.close(secs(5));
-    assert!(start.elapsed() < secs(5) + SOON);
+    assert!(start.elapsed() < secs(5) + DEADLINE);
     say("closed");
 }
 
@@ -137,10 +137,10 @@ fn what_was_logged_is_there_when_the_client_is_closed() {
 
 fn lines_child(task: Task) {
     let logger = Logger::install("");
-    let client = builder(task.nodes).build().unwrap();
+    let client = builder(task.urls).build().unwrap();
     let guard = client.lock("x").options(fixed(ms(300))).acquire().unwrap();
-    guard.lost().recv_timeout(SOON).unwrap();
-    client.close(SOON);
+    guard.lost().recv_timeout(DEADLINE).unwrap();
+    client.close(DEADLINE);
     // By the names of before, which filters go by.
     assert!(logger.has(log::Level::Error, "redleash::engine::lease", "\"x\""), "{:?}", logger.lines);
     assert!(logger.has(log::Level::Debug, "redleash::engine::report", "connected"), "{:?}", logger.lines);

@@ -1,7 +1,7 @@
 //! Ten thousand locks later the process has the threads, descriptors and memory that it had.
 
 use crate::support::child::{Child, Task, entry, say};
-use crate::support::{self, SOON, builder, eventually, masters, ms, proc, secs, settled};
+use crate::support::{self, DEADLINE, builder, eventually, masters, ms, proc, secs, settled};
 use redleash::{Client, Lease, Options};
 
 /// Each measurement has a process of its own: the other tests' servers and clients would be counted too.
@@ -39,9 +39,9 @@ fn size() -> Size {
 fn no_larger(before: &Size) {
     // A client has a few threads for life that begin when they are first needed, such as its caretaker, which is when
     // the machine is slow enough: one of a name is no growth. Nor is it when one watchdog of twenty is late and one
-    // more begins. A thread that has ended is gone a moment later.
+    // more begins. A thread that has ended is listed for a moment more.
     let count = |names: &[String], name: &String| names.iter().filter(|n| *n == name).count();
-    let same = redleash_testkit::wait_until(SOON, || {
+    let same = redleash_testkit::wait_until(DEADLINE, || {
         let now = size();
         now.ours.iter().all(|name| count(&now.ours, name) <= (5 * count(&before.ours, name) / 4).max(1))
             && now.threads - now.ours.len() <= before.threads - before.ours.len()
@@ -83,7 +83,7 @@ fn ten_thousand_cycles() {
 }
 
 fn cycles_child(task: Task) {
-    let client = builder(task.nodes).build().unwrap();
+    let client = builder(task.urls).build().unwrap();
     // As long as it grows into its working size.
     for i in 0..3_000 {
         cycle(&client, i);
@@ -105,14 +105,14 @@ fn clients_come_and_go() {
 
 fn clients_child(task: Task) {
     let life = |i: usize| {
-        let client = builder(task.nodes.clone()).build().unwrap();
+        let client = builder(task.urls.clone()).build().unwrap();
         drop(client.lock("x").acquire().unwrap());
         if i.is_multiple_of(2) {
-            assert_eq!(client.close(SOON).threads_left, 0);
+            assert_eq!(client.close(DEADLINE).threads_left, 0);
         }
     };
     (0..20).for_each(life);
-    eventually("all threads of the first clients are gone", || proc::our_threads().is_empty());
+    eventually("all threads of the first clients have ended", || proc::our_threads().is_empty());
     let before = size();
     (0..150).for_each(life);
     no_larger(&before);
@@ -127,7 +127,7 @@ fn watchdogs_and_losses_come_and_go() {
 }
 
 fn losses_child(task: Task) {
-    let client = builder(task.nodes).build().unwrap();
+    let client = builder(task.urls).build().unwrap();
     let wave = || {
         // Renewed at least once each, so each has had its watchdog; and as many that are lost.
         let renewed = Options::new().lease(Lease::Watchdog { ttl: secs(2) });
@@ -137,7 +137,7 @@ fn losses_child(task: Task) {
             .map(|(i, options)| client.lock(&format!("{i}")).options(options).acquire().unwrap())
             .collect();
         for guard in guards.iter().skip(1).step_by(2) {
-            guard.lost().recv_timeout(SOON).unwrap();
+            guard.lost().recv_timeout(DEADLINE).unwrap();
         }
         eventually("renewed by a thread each", || proc::watchdogs() >= 20);
         drop(guards);

@@ -2,7 +2,7 @@
 //! counts.
 
 use crate::support::child::{Child, Task, entry, hear, say};
-use crate::support::{self, SOON, builder, let_pass, masters, ms, no_keys_left, secs, settled};
+use crate::support::{self, DEADLINE, builder, let_pass, masters, ms, no_keys_left, secs, settled};
 use redleash::{Client, Lease, LeaseState, Options};
 use redleash_testkit::Server;
 use rustix::process::{Signal, getpid, kill_process};
@@ -33,14 +33,14 @@ fn a_guard_that_was_lost_while_the_process_stood_still_stays_lost() {
                     child.expect("lost for good");
                 }
                 child.tell("end");
-                assert!(child.end(SOON).success());
+                assert!(child.end(DEADLINE).success());
             });
         }
     });
 }
 
 fn losing_child(task: Task) {
-    let client = builder(task.nodes).build().unwrap();
+    let client = builder(task.urls).build().unwrap();
     let options = Options::new().lease(Lease::Watchdog { ttl: secs(1) });
     say("ready");
     while hear() == "acquire" {
@@ -48,7 +48,7 @@ fn losing_child(task: Task) {
         say("held");
         let start = Instant::now();
         while guard.check().is_ok() {
-            assert!(start.elapsed() < SOON, "nobody stopped it");
+            assert!(start.elapsed() < DEADLINE, "nobody stopped it");
         }
         support::always(ms(1_200), "lost", || {
             guard.check().is_err() && guard.remaining().is_zero() && matches!(guard.state(), LeaseState::Lost(_))
@@ -79,7 +79,7 @@ fn the_first_try_after_a_stop_of(masters: &redleash_testkit::Masters, hung: bool
     // The connections are looked at every second, so a stop of 1.5 s makes that late.
     let late: u64 = child.expect("late by ms: ").parse().unwrap();
     assert!(late >= 300, "the timer of the chores was {late} ms late at the most");
-    assert!(child.end(SOON).success());
+    assert!(child.end(DEADLINE).success());
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn answers_that_came_while_the_process_stood_still_are_read_also_beside_a_hung_m
 
 fn trying_child(task: Task) {
     // The limits as they come: a master may take 500 ms, its connection lasts for 1 s.
-    let client = Client::builder().nodes(task.nodes).build().unwrap();
+    let client = Client::builder().nodes(task.urls).build().unwrap();
     let once = Options::new().tries(1).fail_fast(true);
     drop(client.lock("before").acquire().unwrap());
     say("ready");
@@ -154,11 +154,11 @@ fn a_process_that_stood_still_keeps_its_connections() {
     let after: Vec<_> = masters.iter().map(connections).collect();
     assert_eq!(before, after);
     child.tell("end");
-    assert!(child.end(SOON).success());
+    assert!(child.end(DEADLINE).success());
 }
 
 fn standing_child(task: Task) {
-    let client = builder(task.nodes).hang_timeout(ms(400)).build().unwrap();
+    let client = builder(task.urls).hang_timeout(ms(400)).build().unwrap();
     let guard = client.lock("x").acquire().unwrap();
     guard.verify().unwrap();
     say("held");

@@ -1,7 +1,7 @@
 //! What the user gives the client to run - callbacks, closures, pauses - cannot stop it: not by a panic, and not by
 //! what it does when it is dropped.
 
-use crate::support::{self, SOON, always, client, masters, ms, no_keys_left, secs, settled};
+use crate::support::{self, DEADLINE, always, client, masters, ms, no_keys_left, secs, settled};
 use redleash::{Client, Lease, LockGuard, Options, Retry};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
@@ -19,7 +19,7 @@ fn in_time(what: &str, body: impl FnOnce() + Send + 'static) {
         body();
         let _ = tell.send(());
     });
-    match told.recv_timeout(3 * SOON) {
+    match told.recv_timeout(3 * DEADLINE) {
         Err(mpsc::RecvTimeoutError::Timeout) => panic!("stuck: {what}"),
         _ => thread.join().unwrap(),
     }
@@ -51,28 +51,28 @@ fn a_hand_over_drops_the_callback_under_no_lock() {
                     });
                     guard.unwrap().unwrap().check().unwrap();
                 });
-                // It stands in line when it is asked whether to go on.
-                told.recv_timeout(SOON).unwrap();
+                // It is in the local queue when it is asked whether to go on.
+                told.recv_timeout(DEADLINE).unwrap();
                 drop(held);
                 waiting.join().unwrap();
             });
         }
         always(secs(3), "the bystander is renewed", || bystander.check().is_ok());
-        drop(client.lock("new").try_acquire_for(SOON).unwrap().expect("a lock that nobody holds"));
+        drop(client.lock("new").try_acquire_for(DEADLINE).unwrap().expect("a lock that nobody holds"));
         drop(bystander);
         let start = Instant::now();
-        assert_eq!(client.close(SOON).threads_left, 0);
-        assert!(start.elapsed() < SOON);
+        assert_eq!(client.close(DEADLINE).threads_left, 0);
+        assert!(start.elapsed() < DEADLINE);
     });
     no_keys_left(&masters);
 }
 
-/// A waiter whose closure panics is not in line any more, and what it was given goes to the next.
+/// A waiter whose closure panics leaves the local queue, and what it was given goes to the next.
 #[test]
 fn a_closure_that_panics_leaves_the_local_queue() {
     let Some(masters) = masters(3) else { return };
     let client = settled(&masters);
-    in_time("a closure that panics in line", move || {
+    in_time("a closure that panics in the local queue", move || {
         for budget in [Duration::ZERO, ms(10)] {
             let lock = client.lock("x").options(Options::new().hand_over(budget));
             let waits = |mut asked: Box<dyn FnMut(u32) + Send>| {
@@ -88,7 +88,7 @@ fn a_closure_that_panics_leaves_the_local_queue() {
             let guard = lock.acquire().unwrap();
             assert!(waits(Box::new(|times| assert!(times < 3, "on purpose"))), "{budget:?}");
             drop(guard);
-            drop(lock.try_acquire_for(SOON).unwrap().expect("free"));
+            drop(lock.try_acquire_for(DEADLINE).unwrap().expect("free"));
             // It is given the lock, or the turn, and panics before it takes it.
             let mut guard = Some(lock.acquire().unwrap());
             let gives = move |times: u32| {
@@ -98,7 +98,7 @@ fn a_closure_that_panics_leaves_the_local_queue() {
                 }
             };
             assert!(waits(Box::new(gives)), "{budget:?}");
-            drop(lock.try_acquire_for(SOON).unwrap().expect("free"));
+            drop(lock.try_acquire_for(DEADLINE).unwrap().expect("free"));
         }
     });
     no_keys_left(&masters);
@@ -113,7 +113,7 @@ fn a_pause_that_panics_leaves_the_local_queue() {
         let lock = one.lock("x").options(Options::new().retry(Retry::Custom(Arc::new(|_| panic!("on purpose")))));
         assert!(catch_unwind(AssertUnwindSafe(|| lock.acquire().map(drop))).is_err());
         drop(guard);
-        drop(one.lock("x").try_acquire_for(SOON).unwrap().expect("free"));
+        drop(one.lock("x").try_acquire_for(DEADLINE).unwrap().expect("free"));
     });
     no_keys_left(&masters);
 }
@@ -146,10 +146,10 @@ fn a_pause_is_dropped_under_no_lock() {
                 std::thread::spawn(move || lock.acquire().map(drop))
             })
             .collect();
-        support::let_pass(ms(300)); // most of them are in line
+        support::let_pass(ms(300)); // by then most of them wait; it does not matter which
         drop(guard);
         support::let_pass(ms(20));
-        client.close(SOON);
+        client.close(DEADLINE);
         waiting.into_iter().for_each(|w| drop(w.join().unwrap()));
     });
 }

@@ -7,7 +7,7 @@
 //! Parent and child speak in lines: the child's on stderr, marked, because the test harness writes to stdout; the
 //! parent's on the child's stdin.
 
-use super::{SOON, eventually, ms, secs};
+use super::{DEADLINE, eventually, ms, secs};
 use fork::{Fork, fork};
 use redleash_testkit::wait_until;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process, waitid, waitpid};
@@ -23,16 +23,16 @@ const MARK: &str = "@@";
 /// What an `entry` is called in which a test has the process for itself.
 const ALONE: &str = "alone";
 const ENTRY: &str = "REDLEASH_TEST_ENTRY";
-const NODES: &str = "REDLEASH_TEST_NODES";
+const URLS: &str = "REDLEASH_TEST_URLS";
 const ARG: &str = "REDLEASH_TEST_ARG";
 
-/// How long a test may take that has a process for itself. Its own waits have deadlines; this is for what they do not
-/// see.
+/// How long a test with a process of its own may take. Its waits have deadlines; this is for hangs that they miss.
 const LONGEST_TEST: Duration = secs(300);
 
 /// What a child was started with.
 pub struct Task {
-    pub nodes: Vec<String>,
+    /// The URLs of the masters.
+    pub urls: Vec<String>,
     pub arg: String,
 }
 
@@ -40,8 +40,8 @@ pub struct Task {
 /// first line of the test, because the child begins where the test begins.
 pub fn entry<F: FnOnce(Task)>(body: F) {
     if std::env::var(ENTRY).is_ok_and(|entry| entry == type_name_of_val(&body)) {
-        let nodes = std::env::var(NODES).unwrap().split_whitespace().map(String::from).collect();
-        body(Task { nodes, arg: std::env::var(ARG).unwrap() });
+        let urls = std::env::var(URLS).unwrap().split_whitespace().map(String::from).collect();
+        body(Task { urls, arg: std::env::var(ARG).unwrap() });
         std::process::exit(0);
     }
 }
@@ -81,17 +81,17 @@ pub struct Child {
 impl Child {
     /// Starts this test again in another process, where its `entry(body)` is taken. To be called on the test's own
     /// thread.
-    pub fn start<F: FnOnce(Task)>(body: F, nodes: &[String], arg: &str) -> Child {
-        Child::spawn(type_name_of_val(&body), nodes, arg)
+    pub fn start<F: FnOnce(Task)>(body: F, urls: &[String], arg: &str) -> Child {
+        Child::spawn(type_name_of_val(&body), urls, arg)
     }
 
-    fn spawn(entry: &str, nodes: &[String], arg: &str) -> Child {
+    fn spawn(entry: &str, urls: &[String], arg: &str) -> Child {
         let thread = thread::current();
         let test = thread.name().expect("the test harness names the thread of a test after the test");
         let mut process = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", test, "--nocapture", "--test-threads=1"])
             .env(ENTRY, entry)
-            .env(NODES, nodes.join(" "))
+            .env(URLS, urls.join(" "))
             .env(ARG, arg)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -121,7 +121,7 @@ impl Child {
     /// The next line, which must begin with `start`; what follows it.
     #[track_caller]
     pub fn expect(&self, start: &str) -> String {
-        let line = self.lines.recv_timeout(SOON).unwrap_or_else(|e| panic!("the child never said {start:?}: {e}"));
+        let line = self.lines.recv_timeout(DEADLINE).unwrap_or_else(|e| panic!("the child never said {start:?}: {e}"));
         let rest = line.strip_prefix(start).unwrap_or_else(|| panic!("expected {start:?}, the child said {line:?}"));
         rest.trim().to_string()
     }
@@ -179,7 +179,7 @@ impl Drop for Child {
 }
 
 /// After this time a forked child hangs: it does little.
-const HUNG: Duration = SOON;
+const HUNG: Duration = DEADLINE;
 
 /// Runs `child` in a fork and gives its answer: 0 for what was expected, -2 if it hung. The child must not print nor
 /// fail an assertion, because another thread of the parent may have held any mutex at the fork.
@@ -201,7 +201,7 @@ pub fn in_fork(child: impl FnOnce() -> u8) -> i32 {
                     let _ = waitpid(Some(pid), WaitOptions::empty());
                     return -2;
                 }
-                super::let_pass(ms(2));
+                super::let_pass(ms(2)); // between two looks at whether it has ended
             }
         }
         Err(e) => panic!("fork: {e}"),

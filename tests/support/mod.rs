@@ -15,8 +15,8 @@ use std::io::Write;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a state may take that should come at once: generous, because the machine is small and busy.
-pub const SOON: Duration = Duration::from_secs(20);
+/// How long a test waits for a state at most. States come at once; this is for a machine that is small and busy.
+pub const DEADLINE: Duration = Duration::from_secs(20);
 
 pub const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
@@ -35,7 +35,7 @@ pub fn masters_with(n: usize, args: &[&str]) -> Option<Masters> {
     (!redleash_testkit::skipped()).then(|| Masters::start_with(n, args).unwrap())
 }
 
-/// Said past the harness's capture: a test that could not run must not look like one that passed.
+/// Writes past the harness's capture: a test that could not run must not look like one that passed.
 pub fn skip(why: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
 }
@@ -85,7 +85,7 @@ pub fn always(span: Duration, what: &str, mut holds: impl FnMut() -> bool) {
 /// Waits for a state; fails the test if it does not come.
 #[track_caller]
 pub fn eventually(what: &str, state: impl FnMut() -> bool) {
-    assert!(wait_until(SOON, state), "it did not come to this within {SOON:?}: {what}");
+    assert!(wait_until(DEADLINE, state), "it did not come to this within {DEADLINE:?}: {what}");
 }
 
 pub fn lock_key(name: &str) -> String {
@@ -121,7 +121,7 @@ pub fn lock_keys(master: &Server) -> usize {
 /// Waits until no master has the key of any lock.
 #[track_caller]
 pub fn no_keys_left(masters: &[Server]) {
-    let gone = wait_until(SOON, || masters.iter().all(|m| lock_keys(m) == 0));
+    let gone = wait_until(DEADLINE, || masters.iter().all(|m| lock_keys(m) == 0));
     let left = masters.iter().map(|m| m.command(&["KEYS", "rl:L:*"]).unwrap());
     assert!(gone, "there are keys left: {:?}", left.map(|keys| keys.items().to_vec()).collect::<Vec<_>>());
 }

@@ -177,19 +177,12 @@ pub(crate) fn generations(text: &str) {
 }
 
 /// A generation as the scripts write it: read as what it was made of.
-pub(crate) fn deployments(
-    cluster: &str,
-    lease: Duration,
-    masters: usize,
-    identity: &str,
-    ready_at_us: u64,
-    nonce: u64,
-) {
+pub(crate) fn deployments(name: &str, lease: Duration, masters: usize, identity: &str, ready_at_us: u64, nonce: u64) {
     let quorum = Quorum::new(masters, 0).unwrap();
-    let deployment = Deployment::new(cluster, quorum, lease, Drift::DEFAULT);
+    let deployment = Deployment::new(name, quorum, lease, Drift::DEFAULT);
     let text = format!("{identity}:{ready_at_us}:{}:{}", deployment.block(), ends(3, nonce));
     let read = Generation::parse(&text);
-    if valid_deployment(cluster) {
+    if valid_deployment(name) {
         let expected = Generation {
             identity: identity.into(),
             ready_at_us,

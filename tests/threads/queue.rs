@@ -84,16 +84,16 @@ fn scene(budget: Duration) -> Arc<Scene> {
     })
 }
 
-/// Nobody is left in line, and whoever comes next has his turn at once.
-fn all_gone(scene: &Scene) {
+/// Nobody is left in the local queue, and the next thread contends at once.
+fn nobody_is_left(scene: &Scene) {
     assert_eq!(scene.engine.queues.queued("x"), 0);
-    let held = scene.acquire(Some(world::now())).expect("the line is free");
+    let held = scene.acquire(Some(world::now())).expect("the queue is free");
     held.let_go();
     scene.engine.close();
     world::join_all();
 }
 
-fn takes_turns(budget: Duration) -> Arc<Scene> {
+fn three_threads_share(budget: Duration) -> Arc<Scene> {
     let scene = scene(budget);
     let worker = || {
         let scene = scene.clone();
@@ -113,21 +113,21 @@ fn takes_turns(budget: Duration) -> Arc<Scene> {
 
 #[test]
 fn one_thread_at_a_time_and_nobody_is_forgotten() {
-    world::check("line without hand-over", || {
-        let scene = takes_turns(Duration::ZERO);
+    world::check("queue without hand-over", || {
+        let scene = three_threads_share(Duration::ZERO);
         assert_eq!(scene.handed.load(Ordering::SeqCst), 0);
-        all_gone(&scene);
+        nobody_is_left(&scene);
     });
 }
 
 #[test]
 fn a_lease_passes_from_thread_to_thread() {
-    world::check("line with hand-over", || all_gone(&takes_turns(BUDGET)));
+    world::check("queue with hand-over", || nobody_is_left(&three_threads_share(BUDGET)));
 }
 
 #[test]
 fn who_gives_up_leaves_no_trace_and_loses_nothing() {
-    world::check("line with limits", || {
+    world::check("queue with limits", || {
         let scene = scene(BUDGET);
         let limit = world::now().plus(Duration::from_millis(5));
         let worker = |limit: Option<Mono>| {
@@ -139,7 +139,7 @@ fn who_gives_up_leaves_no_trace_and_loses_nothing() {
             })
         };
         let workers = [worker(None), worker(Some(limit)), worker(Some(limit)), worker(None)];
-        // Mostly somebody stands in line when the limit is over.
+        // Mostly a thread is in the local queue when the limit is over.
         for _ in 0..thread_rng().gen_range(0..40) {
             if scene.engine.queues.queued("x") > 1 {
                 break;
@@ -148,15 +148,15 @@ fn who_gives_up_leaves_no_trace_and_loses_nothing() {
         }
         world::advance(Duration::from_millis(5));
         workers.into_iter().for_each(|w| w.join().unwrap());
-        all_gone(&scene);
+        nobody_is_left(&scene);
     });
 }
 
 #[test]
 fn threads_get_the_lock_in_the_order_in_which_they_came() {
-    world::check("order of the line", || {
+    world::check("order of the queue", || {
         let scene = scene(if thread_rng().gen_bool(0.5) { BUDGET } else { Duration::ZERO });
-        let first = scene.acquire(None).expect("the line is free");
+        let first = scene.acquire(None).expect("the queue is free");
         let order = Arc::new(Mutex::new(Vec::new()));
         let mut workers = Vec::new();
         for k in 0..3 {
@@ -173,7 +173,7 @@ fn threads_get_the_lock_in_the_order_in_which_they_came() {
         first.let_go();
         workers.into_iter().for_each(|w| w.join().unwrap());
         assert_eq!(*order.lock().unwrap(), [0, 1, 2]);
-        all_gone(&scene);
+        nobody_is_left(&scene);
     });
 }
 
@@ -212,6 +212,6 @@ fn a_process_yields_after_its_quantum_without_waiting_for_an_answer() {
         let (held, yields) = enter();
         assert!(!yields, "it has the lock again: a new quantum");
         held.let_go();
-        all_gone(&scene);
+        nobody_is_left(&scene);
     });
 }

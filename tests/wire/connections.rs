@@ -2,7 +2,7 @@
 
 use crate::support::child::{Child, Task, entry, hear, say};
 use crate::support::{
-    self, SOON, always, builder, eventually, masters, masters_with, ms, no_keys_left, secs, settled, value,
+    self, DEADLINE, always, builder, eventually, masters, masters_with, ms, no_keys_left, secs, settled, value,
 };
 use redleash::Client;
 use redleash_testkit::{Server, wait_until};
@@ -89,7 +89,8 @@ fn connections_that_were_closed_a_moment_ago() {
     for round in 0..5 {
         drop(client.lock("x").acquire().unwrap());
         eventually("released", || masters.iter().all(|m| value(m, "x").is_none()));
-        support::let_pass(ms(700 + 130 * round)); // so long that a server may have closed them, and at no fixed distance from any look
+        // So long that a server may have closed them, and at no fixed distance from a check of the idle ones.
+        support::let_pass(ms(700 + 130 * round));
         for master in &*masters {
             master.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).unwrap();
         }
@@ -130,6 +131,7 @@ fn signals_do_not_fail_a_connection() {
                 }
             }
             count += 1;
+            // So that the signals hit the call at many places: there is no state to wait for.
             thread::sleep(std::time::Duration::from_micros(100));
         }
         count
@@ -139,7 +141,7 @@ fn signals_do_not_fail_a_connection() {
     let count = signals.join().unwrap();
     assert_eq!(said, "60 of 60", "under {count} signals");
     child.tell("end");
-    assert!(child.end(SOON).success());
+    assert!(child.end(DEADLINE).success());
 }
 
 fn interrupted_child(task: Task) {
@@ -150,7 +152,7 @@ fn interrupted_child(task: Task) {
         // The limits are those of a patient user: what is asked is whether signals fail a call, not whether they delay
         // it.
         let limits = Client::builder()
-            .nodes(&task.nodes)
+            .nodes(&task.urls)
             .connect_timeout(secs(10))
             .master_timeout(secs(5))
             .round_timeout(secs(5));

@@ -46,8 +46,8 @@ fn undelivered_releases_wait_for_the_connection_of_their_own_lane() {
     let Some(masters) = masters(3) else { return };
     drop(settled(&masters));
     let proxy = Proxy::start(masters[0].port(), Fault::None).unwrap();
-    let nodes = [proxy.url(), masters[1].url(), masters[2].url()];
-    let client = builder(nodes).lanes(3).connect_timeout(ms(250)).build().unwrap();
+    let urls = [proxy.url(), masters[1].url(), masters[2].url()];
+    let client = builder(urls).lanes(3).connect_timeout(ms(250)).build().unwrap();
     let guards: Vec<_> = (0..30).map(|i| client.lock(&format!("x/{i}")).acquire().unwrap()).collect();
     eventually("all votes are in", || lock_keys(&masters[0]) == 30);
     proxy.set(Fault::Cut);

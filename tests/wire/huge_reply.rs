@@ -1,7 +1,7 @@
 //! A server that sends 256 MB, or lists in lists without end, costs a client neither memory nor its stack.
 
 use crate::support::child::{Child, Task, entry, say};
-use crate::support::{self, SOON, builder, eventually, masters, proc, secs, settled};
+use crate::support::{self, DEADLINE, builder, eventually, masters, proc, secs, settled};
 use redleash::ReleaseOutcome;
 use redleash_testkit::{Fault, Proxy};
 
@@ -19,7 +19,7 @@ fn a_huge_reply_is_cut_off() {
     let mut child = Child::start(huge_reply_child, &masters.urls(), "");
     child.expect("cut off at the handshake");
     child.expect("cut off in a round");
-    assert!(child.end(SOON).success());
+    assert!(child.end(DEADLINE).success());
 }
 
 /// The most memory the process has had since `before`, in MiB.
@@ -29,8 +29,8 @@ fn grown_since(before: u64) -> u64 {
 
 fn huge_reply_child(task: Task) {
     let port = |url: &String| url.rsplit_once(':').unwrap().1.parse().unwrap();
-    let proxy = Proxy::start(port(&task.nodes[2]), Fault::None).unwrap();
-    let urls = [task.nodes[0].clone(), task.nodes[1].clone(), proxy.url()];
+    let proxy = Proxy::start(port(&task.urls[2]), Fault::None).unwrap();
+    let urls = [task.urls[0].clone(), task.urls[1].clone(), proxy.url()];
     // Everything that is needed once is there before memory is looked at.
     let warm = builder(urls.clone()).build().unwrap();
     assert_eq!(warm.lock("warm").acquire().unwrap().release(), ReleaseOutcome::Released);

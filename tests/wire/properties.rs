@@ -97,7 +97,8 @@ fn nothing_is_read_after_garbage() {
 fn urls() {
     holds(any::<String>(), |text| checks::url(&text));
     let schemes = "(redis|rediss|valkey|unix|redis\\+unix|redis-cluster|redis\\+sentinel|http)://";
-    let hosts = "([a-z0-9.-]{0,12}|\\[[0-9a-f:]{0,12}\\]|/[ -~]{0,12})(:[0-9]{0,6})?(/[0-9a-z]{0,3})?(\\?[a-z]{0,8}=[ -~]{0,8})?";
+    let hosts = "([a-z0-9.-]{0,12}|\\[[0-9a-f:]{0,12}\\]|/[ -~]{0,12})(:[0-9]{0,6})?(/[0-9a-z]{0,3})?\
+                 (\\?[a-z]{0,8}=[ -~]{0,8})?";
     holds((schemes, "([ -~]{0,5}(:[ -~]{0,8})?@)?", hosts), |(scheme, user, host)| {
         checks::url(&format!("{scheme}{user}{host}"));
     });
@@ -143,8 +144,8 @@ fn generations() {
     });
     let lease = (100_u64..86_400_000).prop_map(Duration::from_millis);
     let parts = ("[A-Za-z0-9._:-]{0,66}", lease, 1..33_usize, "([0-9a-f]{48})?", any::<u64>(), any::<u64>());
-    holds(parts, |(cluster, lease, masters, identity, ready, nonce)| {
-        checks::deployments(&cluster, lease, masters, &identity, ready, nonce);
+    holds(parts, |(name, lease, masters, identity, ready, nonce)| {
+        checks::deployments(&name, lease, masters, &identity, ready, nonce);
     });
 }
 

@@ -23,7 +23,7 @@ fn a_new_connection_works(masters: &Masters, proxy: &Proxy, client: &Client, bef
     eventually("the connection is replaced", || proxy.accepted() > before);
     eventually("it works again", || client.lock("again").try_acquire().is_ok_and(|guard| guard.is_some()));
     assert!(client.lock("taken").try_acquire().unwrap().is_none());
-    eventually("what was undone is gone", || lock_keys(&masters[0]) == 1);
+    eventually("the undone key is absent", || lock_keys(&masters[0]) == 1);
 }
 
 #[test]

@@ -41,7 +41,7 @@ fn a_whole_life(masters: &Masters) {
     let guard = limited.lock("wake").acquire().unwrap();
     let waiting = std::thread::spawn(move || waiter.acquire().map(drop));
     let word = |m: &Server| !m.command(&["GET", "rl:W:{wake}"]).unwrap().is_nil();
-    eventually("the waiter has left word", || masters.iter().all(word));
+    eventually("the waiter has registered", || masters.iter().all(word));
     drop(guard);
     eventually("the waiter has had it", || waiting.is_finished());
     waiting.join().unwrap().unwrap();

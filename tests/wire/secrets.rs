@@ -1,7 +1,7 @@
 //! Passwords and tokens: they work, and they are shown nowhere.
 
 use crate::support::child::ran_alone;
-use crate::support::{self, SOON, builder, masters, masters_with, secs, settle, settled, value};
+use crate::support::{self, DEADLINE, builder, masters, masters_with, secs, settle, settled, value};
 use redleash::{Client, Error, ReleaseOutcome};
 use std::sync::Mutex;
 
@@ -78,7 +78,7 @@ fn the_right_password_works_and_the_wrong_one_says_so() {
     client.lock("y").acquire().unwrap().check().unwrap();
     masters[0].restart_empty().unwrap();
     drop(client.lock("y").acquire().unwrap());
-    client.close(SOON);
+    client.close(DEADLINE);
     let logged = LOG.0.lock().unwrap().clone();
     silent("the log", &logged, &secrets);
     assert!(!logged.is_empty(), "there is something to look at");
@@ -153,6 +153,6 @@ fn the_token_is_shown_nowhere() {
     let next = next.split('|').next().unwrap();
     silent("handle", &format!("{handle:?} {handle:#?}"), &[next]);
     assert!(handle.to_string().contains(next), "this is the one place that tells");
-    client.close(SOON); // which waits for the log
+    client.close(DEADLINE); // which waits for the log
     silent("the log", &LOG.0.lock().unwrap(), &[token, next]);
 }

@@ -24,8 +24,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// The program under test.
 pub const REDLEASH: &str = env!("CARGO_BIN_EXE_redleash");
 
-/// How long a state may take that should come at once: generous, because the machine is small and busy.
-pub const SOON: Duration = Duration::from_secs(20);
+/// How long a test waits for a state at most. States come at once; this is for a machine that is small and busy.
+pub const DEADLINE: Duration = Duration::from_secs(20);
 
 pub const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
@@ -34,7 +34,7 @@ pub const fn ms(n: u64) -> Duration {
 /// Waits for a state; fails the test if it does not come.
 #[track_caller]
 pub fn eventually(what: &str, state: impl FnMut() -> bool) {
-    assert!(wait_until(SOON, state), "it did not come to this within {SOON:?}: {what}");
+    assert!(wait_until(DEADLINE, state), "it did not come to this within {DEADLINE:?}: {what}");
 }
 
 /// Now, in nanoseconds since 1970: what `date +%s%N` prints in a command.
@@ -248,7 +248,7 @@ impl Running {
     #[track_caller]
     pub fn end(mut self) -> Done {
         let mut status = None;
-        let ended = wait_until(3 * SOON, || {
+        let ended = wait_until(3 * DEADLINE, || {
             status = self.process.try_wait().unwrap();
             status.is_some()
         });
@@ -256,7 +256,7 @@ impl Running {
         let text = |handle: Option<JoinHandle<String>>| {
             let handle = handle.expect("its output is read");
             assert!(
-                wait_until(SOON, || handle.is_finished()),
+                wait_until(DEADLINE, || handle.is_finished()),
                 "something that redleash left behind holds its output open"
             );
             handle.join().unwrap()

@@ -1,6 +1,6 @@
 //! A terminal and somebody who types.
 
-use super::{REDLEASH, SOON};
+use super::{DEADLINE, REDLEASH};
 use redleash_testkit::wait_until;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, open};
@@ -76,7 +76,7 @@ impl Terminal {
     #[track_caller]
     pub fn expect(&self, text: &str) {
         // As long as for the end of a program: what is waited for may be its last line.
-        let shown = wait_until(3 * SOON, || self.screen().contains(text));
+        let shown = wait_until(3 * DEADLINE, || self.screen().contains(text));
         assert!(shown, "{text:?} did not appear on the terminal:\n{}", self.screen());
     }
 
@@ -99,13 +99,13 @@ impl Terminal {
     #[track_caller]
     pub fn end(&mut self) -> ExitStatus {
         let mut status = None;
-        let ended = wait_until(3 * SOON, || {
+        let ended = wait_until(3 * DEADLINE, || {
             status = self.leader.try_wait().unwrap();
             status.is_some()
         });
         assert!(ended, "the session goes on:\n{}", self.screen());
         // What it printed last is still to be read; then the terminal has nobody left.
-        wait_until(SOON, || self.reader.as_ref().is_none_or(JoinHandle::is_finished));
+        wait_until(DEADLINE, || self.reader.as_ref().is_none_or(JoinHandle::is_finished));
         status.unwrap()
     }
 }
