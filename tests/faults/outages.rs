@@ -201,7 +201,7 @@ fn an_outage_that_ends_is_noticed_before_the_pause_does() {
     });
 }
 
-/// After ten seconds the error said "in 65 us".
+/// The error named only the time of its last round, after ten seconds of trying.
 #[test]
 fn an_outage_error_says_how_long_it_was_tried() {
     let Some(masters) = masters(3) else { return };
