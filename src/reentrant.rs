@@ -173,7 +173,7 @@ impl ReentrantGuard {
         let last = self.depth() == 1;
         let inner = self.inner.take();
         if last {
-            // At the end of a thread its notes may be gone already.
+            // At the end of a thread its notes may have been freed already.
             let noted = HOLDS.try_with(|holds| holds.try_borrow_mut().ok().and_then(|mut h| h.remove(&self.key)));
             drop(noted);
         }

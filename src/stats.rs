@@ -15,7 +15,7 @@ pub struct Stats {
     /// The same for the client's chores, such as delivering releases again and checking idle connections. Leases do not
     /// wait for them.
     pub chore_latest: Duration,
-    /// How many chores took longer than 10 ms. Chores do not block, so this too tells of a lack of processor time.
+    /// How many chores took longer than 10 ms. Chores do not block, so this too is a sign of too little processor time.
     pub chore_overruns: u64,
     /// Releases that could not be delivered.
     pub undelivered: Undelivered,

@@ -110,7 +110,7 @@ pub struct Plan {
     pub yields: bool,
 }
 
-/// What was heard since the last attempt began. It is safe to tell it again.
+/// What was heard since the last attempt began. It is safe to report it again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Heard {
     /// The masters that have notified this waiter.

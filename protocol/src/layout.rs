@@ -104,7 +104,7 @@ pub struct Keys {
     pub revoked: String,
     /// The line of those who wait.
     pub waiters: String,
-    /// What the channels on which a release tells those who wait begin with; each client has its own.
+    /// The beginning of the channels on which a release notifies waiters; each client has its own.
     pub channel: String,
     /// The key of the master's generation.
     pub generation: String,

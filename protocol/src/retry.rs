@@ -30,7 +30,7 @@ impl Backoff {
         Backoff { min: Duration::from_millis(50), max: Duration::from_millis(250), cap: Duration::from_secs(1) };
 
     /// The pause before attempt `attempt + 1` (`attempt` from 0). Never longer than `hint` and a little jitter, where
-    /// `hint` is when a quorum of masters will be free, by what they told.
+    /// `hint` is when a quorum of masters will be free, by their answers.
     pub fn pause(&self, attempt: u32, hint: Option<Duration>, random: u64) -> Duration {
         let grown = (0..attempt.min(16)).fold(self.max, |d, _| d.saturating_mul(3) / 2);
         let pause = between(self.min, grown.min(self.cap).max(self.min), random);

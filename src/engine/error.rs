@@ -32,7 +32,7 @@ impl fmt::Display for MasterReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.master, self.answer)?;
         match (self.elapsed, &self.answer) {
-            // When a failure was noticed tells nothing.
+            // The time at which a failure was noticed says nothing.
             (Some(elapsed), given) if !matches!(given, MasterAnswer::Failed(_)) => write!(f, " ({})", Rounded(elapsed)),
             _ => Ok(()),
         }

@@ -121,7 +121,7 @@ mod held {
 
     impl Held {
         pub(super) fn new(rank: Rank) -> Held {
-            // At the end of a thread its stack may be gone already.
+            // At the end of a thread its stack may have been freed already.
             let _ = RANKS.try_with(|ranks| ranks.borrow_mut().push(rank));
             Held(rank)
         }

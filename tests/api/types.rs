@@ -83,7 +83,7 @@ fn boxed(error: Error) -> Box<dyn std::error::Error + Send + Sync> {
 fn errors_go_where_errors_go() {
     let error = Client::builder().build().err().map(boxed);
     let text = error.map(|e| e.to_string()).unwrap_or_default();
-    assert!(text.contains("masters"), "{text}");
+    assert!(text.contains("nodes"), "{text}");
     assert!(std::error::Error::source(&Error::Closed).is_none());
 }
 

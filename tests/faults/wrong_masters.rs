@@ -106,7 +106,7 @@ fn mismatch(client: Result<Client, Error>) -> String {
 }
 
 #[test]
-fn another_number_of_nodes() {
+fn another_number_of_masters() {
     let Some(masters) = masters(5) else { return };
     drop(settle(builder(masters.urls()[..3].to_vec())));
     let two = mismatch(builder(masters.urls()[..2].to_vec()).build());

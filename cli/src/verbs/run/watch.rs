@@ -22,7 +22,7 @@ use std::time::Duration;
 
 /// How long to wait for the signal that continues this process.
 const CONTINUE_TIMEOUT: Duration = Duration::from_millis(200);
-/// How long killed processes may take to be gone.
+/// How long killed processes may take to end.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 /// How many looks in a row may find something to kill.
 const SWEEP: usize = 5;
