@@ -416,10 +416,15 @@ fn run(connectors: &Weak<Connectors>, i: usize) {
             progress.wait_until(clock::now().plus(pause), gone);
         }
         let Some(pool) = pool else { return };
-        if let Some(pooled) = known.and_then(|identity| pool.check_out(&identity)) {
+        if let Some(pooled) = known.as_ref().and_then(|identity| pool.check_out(identity)) {
             let Some(alive) = connectors.upgrade().filter(|c| !c.masters.is_closed()) else { return };
-            failures = 0;
-            alive.connected(i, pooled);
+            // The pause and the test have taken time.
+            if alive.known_identity(i) == known {
+                failures = 0;
+                alive.connected(i, pooled);
+            } else {
+                pooled.break_off();
+            }
             continue;
         }
         let asked = clock::now();

@@ -202,3 +202,56 @@ impl AsFd for Conn {
         self.stream.as_fd()
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+mod tests {
+    use super::{Conn, Identity, Stream};
+    use crate::protocol::generation::Found;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+    use std::time::Duration;
+
+    fn pair() -> (Conn, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let stream = Stream::Unix(ours);
+        stream.set_nonblocking().unwrap();
+        (Conn::new(stream, Identity { text: String::new(), watched: false, found: Found::Blank }), theirs)
+    }
+
+    /// What a server says once it is asked.
+    fn answered(with: &'static [u8]) -> bool {
+        let (conn, mut theirs) = pair();
+        let server = std::thread::spawn(move || {
+            std::io::Read::read_exact(&mut theirs, &mut [0; 14]).unwrap();
+            theirs.write_all(with).unwrap();
+            theirs
+        });
+        let fine = conn.ping(Duration::from_secs(20)).is_ok();
+        drop(server.join().unwrap());
+        fine
+    }
+
+    #[test]
+    fn a_sign_of_life_is_one_answer_and_nothing_else() {
+        assert!(answered(b"+PONG\r\n"));
+        assert!(answered(b"-NOPERM this user has no permissions to run the 'ping' command\r\n"));
+        assert!(!answered(b"-LOADING Redis is loading the dataset in memory\r\n"));
+        assert!(!answered(b"*2\r\n$4\r\npong\r\n$0\r\n\r\n"), "it still subscribes");
+        assert!(!answered(b"+OK\r\n"));
+        assert!(!answered(b"+PONG\r\n+PONG\r\n"));
+        assert!(!answered(b"+PONG\r\n+P"));
+    }
+
+    #[test]
+    fn silence_the_end_and_an_answer_that_is_too_early_are_no_sign_of_life() {
+        let (silent, _theirs) = pair();
+        assert!(silent.ping(Duration::from_millis(1)).is_err());
+        let (ended, theirs) = pair();
+        drop(theirs);
+        assert!(ended.ping(Duration::from_secs(20)).is_err());
+        let (early, mut theirs) = pair();
+        theirs.write_all(b"+PONG\r\n").unwrap();
+        assert!(early.ping(Duration::from_secs(20)).is_err());
+    }
+}
