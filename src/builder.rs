@@ -262,8 +262,8 @@ impl ClientBuilder {
     /// `lanes + 3`, which leaves room for one that is idle.
     ///
     /// The connections are in a pool of r2d2, which waits in parking_lot's table of waiting threads. A child that is
-    /// forked in the microseconds in which a connection enters or leaves the pool, or of a program that uses
-    /// parking_lot itself, may find that table half changed, and hang.
+    /// forked in the microseconds in which a connection enters or leaves the pool or idle ones are closed, or of a
+    /// program that uses parking_lot itself, may find that table half changed, and hang.
     pub fn pool_size(mut self, connections: u32) -> Self {
         self.pool_size = Some(connections);
         self

@@ -359,7 +359,8 @@ impl Connectors {
         if self.reaper.counts().pending == 0 {
             for lane in &self.masters.lanes {
                 if lane.rest(limit) {
-                    journal::debug!("lane {} has been idle for {limit:?}: its connections are closed", lane.config.index);
+                    let index = lane.config.index;
+                    journal::debug!("lane {index} has been idle for {limit:?}: its connections are closed");
                     // Why a master was away long ago is no reason not to wait for it.
                     self.sites.iter().for_each(|site| *site.last_error.lock() = None);
                 }
@@ -383,7 +384,7 @@ impl Connectors {
     }
 }
 
-/// Cannot be, as `build` asks for room for each lane, the listener and a look-up; but for a moment, while one comes back.
+/// Not for longer than a moment, while one comes back: `build` asks for room for the lanes, the listener and a look-up.
 const FULL: &str = "its pool has no room for another connection";
 
 /// Connects until every lane, and the listener if it runs, has a connection to master `i`, and its address has been

@@ -172,7 +172,9 @@ impl Conn {
             let stop = replies.feed(&buffer[..n], |value| answer.replace(value).is_none());
             match (stop, answer.take()) {
                 (Stop::Hungry, None) => {}
-                (Stop::Hungry, Some(_)) if !replies.is_done() => return Err(io::Error::other("more than it was asked")),
+                (Stop::Hungry, Some(_)) if !replies.is_done() => {
+                    return Err(io::Error::other("more than it was asked"));
+                }
                 // Who may not ask has been answered as well.
                 (Stop::Hungry, Some(Value::ServerError(e))) if e.code() == "NOPERM" => return Ok(()),
                 (Stop::Hungry, Some(Value::SimpleString(text))) if text == "PONG" => return Ok(()),
