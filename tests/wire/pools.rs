@@ -1,13 +1,10 @@
 //! How many connections a client has, and what becomes of those that it does not use.
-#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
-mod support;
-
+use crate::support::{always, builder, eventually, lock_key, masters, ms, no_keys_left, secs, settle, value};
 use redleash::{Client, Error};
+use redleash_testkit::{Server, wait_until};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use support::servers::Server;
-use support::{always, builder, eventually, lock_key, masters, ms, no_keys_left, secs, settle, value};
 
 /// The connections at a master, but for the one that asks: their ids, and whether they subscribe to something.
 fn connections(master: &Server) -> Vec<(u64, bool)> {
@@ -177,7 +174,7 @@ fn r2d2_closes_what_is_idle_in_a_pool() {
     let _guard = holder.lock("x").acquire().unwrap();
     wait_for_x(&client, &masters[0]);
     assert!(
-        support::servers::wait_until(secs(60), || {
+        wait_until(secs(60), || {
             let stats = client.stats().connections;
             stats.open == 0 && connections(&masters[0]).len() == 1
         }),
