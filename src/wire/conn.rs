@@ -210,7 +210,7 @@ impl AsFd for Conn {
 mod tests {
     use super::{Conn, Identity, Stream};
     use crate::protocol::generation::Found;
-    use std::io::Write;
+    use std::io::{Read, Write};
     use std::os::unix::net::UnixStream;
     use std::time::Duration;
 
@@ -224,14 +224,13 @@ mod tests {
     /// What a server says once it is asked.
     fn answered(with: &'static [u8]) -> bool {
         let (conn, mut theirs) = pair();
-        let server = std::thread::spawn(move || {
-            std::io::Read::read_exact(&mut theirs, &mut [0; 14]).unwrap();
-            theirs.write_all(with).unwrap();
-            theirs
-        });
-        let fine = conn.ping(Duration::from_secs(20)).is_ok();
-        drop(server.join().unwrap());
-        fine
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                theirs.read_exact(&mut [0; 14]).unwrap();
+                theirs.write_all(with).unwrap();
+            });
+            conn.ping(Duration::from_secs(20)).is_ok()
+        })
     }
 
     #[test]
