@@ -85,7 +85,10 @@ pub struct ClientBuilder {
     #[cfg_attr(feature = "serde", serde(with = "crate::serialize::duration"))]
     outage_patience: Duration,
     lanes: usize,
-    pool_size: u32,
+    pool_size: Option<u32>,
+    #[cfg_attr(feature = "serde", serde(with = "crate::serialize::maybe"))]
+    idle_timeout: Option<Duration>,
+    test_on_check_out: bool,
     #[cfg_attr(feature = "serde", serde(with = "crate::serialize::duration"))]
     hand_over: Duration,
     watchdog: WatchdogMode,
@@ -121,7 +124,9 @@ impl Default for ClientBuilder {
             quarantine: None,
             outage_patience: Duration::from_secs(10),
             lanes: 1,
-            pool_size: 4,
+            pool_size: None,
+            idle_timeout: None,
+            test_on_check_out: true,
             hand_over: BUDGET,
             watchdog: WatchdogMode::Auto,
             label: None,
@@ -252,9 +257,32 @@ impl ClientBuilder {
         self
     }
 
-    /// The size of each master's connection pool, at least `lanes + 3` (raised to that). Default: 4.
+    /// The most connections that this client has to one master at any time, from `lanes + 2` to 1 024: one for each
+    /// lane, one to hear of releases while threads wait, and one to look up the master's address with. Default:
+    /// `lanes + 3`, which leaves room for one that is idle.
+    ///
+    /// The connections are in a pool of r2d2, which waits in parking_lot's table of waiting threads. A child that is
+    /// forked in the microseconds in which a connection enters or leaves the pool or idle ones are closed, or of a
+    /// program that uses parking_lot itself, may find that table half changed, and hang.
     pub fn pool_size(mut self, connections: u32) -> Self {
-        self.pool_size = connections;
+        self.pool_size = Some(connections);
+        self
+    }
+
+    /// How long a connection may be without use before it is closed, from `max_lease` to 24 h; within another 45 s. The
+    /// first call after that waits for new ones, for the [`connect_timeout`](ClientBuilder::connect_timeout) at most.
+    /// It is no shorter than `max_lease`, so that no held lock is on a connection that is closed. Default: connections
+    /// are kept.
+    pub fn idle_timeout(mut self, limit: Duration) -> Self {
+        self.idle_timeout = Some(limit);
+        self
+    }
+
+    /// Whether a connection that was idle in its pool must answer a `PING` within the
+    /// [`connect_timeout`](ClientBuilder::connect_timeout) before it is used again. No call waits for that. Without it,
+    /// only those that the server has closed are noticed. Default: yes.
+    pub fn test_on_check_out(mut self, on: bool) -> Self {
+        self.test_on_check_out = on;
         self
     }
 
@@ -379,8 +407,21 @@ impl ClientBuilder {
         if !(1..=64).contains(&self.lanes) {
             return Err(Error::config("lanes", format!("{} is not in 1 to 64", self.lanes)));
         }
-        if self.pool_size > 1_024 {
-            return Err(Error::config("pool_size", format!("{} is above 1024", self.pool_size)));
+        let least = self.lanes as u32 + 2;
+        let pool_size = self.pool_size.unwrap_or(least + 1);
+        if !(least..=1_024).contains(&pool_size) {
+            let problem = format!(
+                "{pool_size} is not in {least} to 1024: it takes one connection for each of the lanes ({}), one to \
+                 hear of releases, and one to look up the master's address with",
+                self.lanes
+            );
+            return Err(Error::config("pool_size", problem));
+        }
+        if let Some(limit) = self.idle_timeout
+            && (limit < self.max_lease || limit > Duration::from_secs(86_400))
+        {
+            let problem = format!("{limit:?} is not in max_lease ({:?}) to 24 h", self.max_lease);
+            return Err(Error::config("idle_timeout", problem));
         }
         let label = match &self.label {
             Some(label) => check_label(label)?,
@@ -407,7 +448,9 @@ impl ClientBuilder {
             connect_timeout: self.connect_timeout,
             outage_patience: self.outage_patience,
             lanes: self.lanes,
-            pool_size: self.pool_size,
+            pool_size,
+            idle_timeout: self.idle_timeout,
+            test_on_check_out: self.test_on_check_out,
             hand_over: self.hand_over,
             watchdog_threads: self.watchdog.threads(),
             label,

@@ -102,7 +102,7 @@ pub use options::{Lease, MIN_TTL, Options, Retry};
 #[doc(inline)]
 pub use redleash_protocol::{LeaseState, LossReason};
 pub use reentrant::{ReentrantGuard, ReentrantLock};
-pub use stats::Stats;
+pub use stats::{ConnectionStats, Stats};
 pub use status::{MasterStatus, Revoked, Status};
 
 /// The compiler warns of what is lost at once if nobody keeps it.

@@ -126,6 +126,12 @@ impl Serialize for Stats {
             chore_overruns: u64,
             undelivered_pending: usize,
             undelivered_left_to_ttl: u64,
+            connections_open: u64,
+            connections_idle: u64,
+            connections_made: u64,
+            connections_closed: u64,
+            check_outs: u64,
+            failed_tests: u64,
         }
         Shape {
             renewal_latest_us: micros(self.renewal_latest),
@@ -133,6 +139,12 @@ impl Serialize for Stats {
             chore_overruns: self.chore_overruns,
             undelivered_pending: self.undelivered.pending,
             undelivered_left_to_ttl: self.undelivered.left_to_ttl,
+            connections_open: self.connections.open,
+            connections_idle: self.connections.idle,
+            connections_made: self.connections.made,
+            connections_closed: self.connections.closed,
+            check_outs: self.connections.check_outs,
+            failed_tests: self.connections.failed_tests,
         }
         .serialize(to)
     }
@@ -141,7 +153,7 @@ impl Serialize for Stats {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 mod tests {
-    use crate::{ClientBuilder, Guarantees, Holder, Lease, Options, Retry, Stats, Undelivered};
+    use crate::{ClientBuilder, ConnectionStats, Guarantees, Holder, Lease, Options, Retry, Stats, Undelivered};
     use serde_json::{from_value, json, to_value};
     use std::sync::Arc;
     use std::time::Duration;
@@ -174,6 +186,9 @@ mod tests {
             "nodes": ["redis://:hunter2@a", "redis://b", "redis://c"],
             "max_lease": "2m",
             "hang_timeout": "1.5",
+            "pool_size": 8,
+            "idle_timeout": "3m",
+            "test_on_check_out": false,
             "watchdog": "per_lock",
             "retry": { "backoff": { "min": "1ms", "max": "2ms", "cap": "1s" } },
         });
@@ -184,6 +199,8 @@ mod tests {
             (addresses.len(), settings.max_lease, settings.ttl),
             (3, Duration::from_secs(120), Duration::from_secs(30))
         );
+        assert_eq!((settings.pool_size, settings.test_on_check_out), (8, false));
+        assert_eq!(settings.idle_timeout, Some(Duration::from_secs(180)));
         assert_eq!((settings.hang_timeout, settings.watchdog_threads), (Duration::from_millis(1_500), 4_096));
         for (wrong, named) in
             [(json!({ "ttll": "1s" }), "ttll"), (json!({ "ttl": "soon" }), "soon"), (json!({ "ttl": 5 }), "5")]
@@ -200,10 +217,13 @@ mod tests {
             chore_latest: Duration::ZERO,
             chore_overruns: 2,
             undelivered: Undelivered { pending: 3, left_to_ttl: 4 },
+            connections: ConnectionStats { open: 5, idle: 1, made: 7, closed: 2, check_outs: 9, failed_tests: 1 },
         };
         let expected = json!({
             "renewal_latest_us": 1250, "chore_latest_us": 0, "chore_overruns": 2,
             "undelivered_pending": 3, "undelivered_left_to_ttl": 4,
+            "connections_open": 5, "connections_idle": 1, "connections_made": 7, "connections_closed": 2,
+            "check_outs": 9, "failed_tests": 1,
         });
         assert_eq!(to_value(stats).unwrap(), expected);
         let guarantees = Guarantees { protects: vec!["a".into()], does_not_protect: vec![] };

@@ -96,6 +96,7 @@ impl Engine {
         let operation = Operation::Adopt { from, px_ms: terms.px_ms(terms.ttl) };
         let command = Command { keys: keys.clone(), owner: owner.clone(), operation, nonce };
         let deadline = clock::now().plus(self.settings.round_timeout(terms.ttl)).min(until_old);
+        self.connectors.freshen(self.masters.lane(keys), deadline);
         let mut round = self.masters.round(command, deadline);
         let attempt = Attempt::adopting(round.start, terms.ttl, self.settings.drift, until_old);
         let (judgement, undone) = round.look(|answers, end| {

@@ -18,14 +18,18 @@ use crate::wire::address::Address;
 use crate::wire::conn::Conn;
 use crate::wire::lane::{Lane, Noticed};
 use crate::wire::master::{ConnectError, Connector, Registry, Unfit};
-use crate::wire::pool::Pools;
-use std::sync::atomic::{AtomicBool, Ordering};
+use crate::wire::pool::{PoolConfig, Pools};
+use crate::wire::poolstats::Counts;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 /// When the address of a master is looked up next, and its entry among the chores.
 #[derive(Default)]
 struct LookUp {
     due: Mono,
+    /// The server that the last look-up found, while its name is claimed for this master.
+    identity: Option<String>,
     entered: Option<Key>,
 }
 
@@ -55,8 +59,13 @@ pub(crate) struct Connectors {
     reaper: Arc<Reaper>,
     listener: Arc<Listener>,
     pools: Pools,
+    /// When r2d2 last looked for connections that are idle for too long, in nanoseconds.
+    reaped: AtomicU64,
     sites: Vec<Site>,
 }
+
+/// How often r2d2 looks for connections that have been idle for too long, at most; by itself it does so every 30 s.
+const REAP_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Connectors {
     pub(crate) fn new(
@@ -67,7 +76,13 @@ impl Connectors {
         addresses: Vec<Address>,
     ) -> Connectors {
         let settings = &masters.settings;
-        let pools = Pools::new(addresses.len(), settings.pool_size.max(settings.lanes as u32 + 3));
+        let config = PoolConfig {
+            size: settings.pool_size,
+            idle_timeout: settings.idle_timeout,
+            test_on_check_out: settings.test_on_check_out,
+            test_timeout: settings.connect_timeout,
+        };
+        let pools = Pools::new(&masters.labels, config);
         let registry = Registry::new(addresses.len());
         let site = |(index, address)| Site {
             connector: Arc::new(Connector {
@@ -89,7 +104,7 @@ impl Connectors {
             look_up: Mutex::new(Rank::LookUp, LookUp::default()),
         };
         let sites = addresses.into_iter().enumerate().map(site).collect();
-        Connectors { masters, chores, reaper, listener, pools, sites }
+        Connectors { masters, chores, reaper, listener, pools, reaped: AtomicU64::new(0), sites }
     }
 
     /// Connects to all masters in parallel, and waits for them for at most one connect limit. An outage is no error
@@ -153,7 +168,7 @@ impl Connectors {
 
     /// Sees to it that every lane gets a connection to master `i`.
     pub(crate) fn connect(self: &Arc<Self>, i: usize) {
-        if self.masters.is_closed() || self.sites[i].connecting.swap(true, Ordering::AcqRel) {
+        if self.masters.is_closed() || self.sites[i].connecting.swap(true, Ordering::SeqCst) {
             return;
         }
         let connectors = Arc::downgrade(self);
@@ -185,20 +200,46 @@ impl Connectors {
     }
 
     fn vacancy(&self, i: usize) -> Option<Vacancy> {
-        let lane = self.masters.lanes.iter().position(|lane| lane.links[i].conn().is_none());
+        let lacks = |lane: &Arc<Lane>| lane.links[i].conn().is_none() && !lane.is_asleep();
+        let lane = self.masters.lanes.iter().position(lacks);
         lane.map(Vacancy::Lane).or_else(|| self.listener.wants(i).then_some(Vacancy::Listener))
+    }
+
+    /// Whether a lane has a connection to master `i`, so that votes of it may be counted.
+    fn is_in_use(&self, i: usize) -> bool {
+        self.masters.lanes.iter().any(|lane| lane.links[i].conn().is_some())
     }
 
     /// Whether it is time to see which server is at the address of master `i`.
     fn look_up_is_due(&self, i: usize) -> bool {
-        self.sites[i].look_up.lock().due <= clock::now()
+        self.is_in_use(i) && self.sites[i].look_up.lock().due <= clock::now()
+    }
+
+    /// Who the server of master `i` is, if that was looked up not long ago: an idle connection to it may be used.
+    ///
+    /// Proof obligation: as for [`compare`](Connectors::compare). Such a connection counts as if it had been in use
+    /// since the last look-up, which had this identity, and the next one compares it as well.
+    fn known_identity(&self, i: usize) -> Option<String> {
+        let look_up = self.sites[i].look_up.lock();
+        look_up.identity.clone().filter(|_| clock::now() < look_up.due)
+    }
+
+    /// Another address may lead to the server of master `i` from now on: no lane has a connection to it. So the idle
+    /// ones are not used either before its address has been looked up.
+    fn release_name(&self, i: usize) {
+        self.sites[i].look_up.lock().identity = None;
+        self.sites[i].connector.registry.release(i);
     }
 
     /// Has a connector started for master `i` when its address is to be looked up next.
     fn look_up_later(&self, i: usize) {
+        let in_use = self.is_in_use(i);
         let mut look_up = self.sites[i].look_up.lock();
         if let Some(key) = look_up.entered.take() {
             self.chores.leave(key);
+        }
+        if !in_use {
+            return;
         }
         look_up.entered = Some(self.chores.enter(look_up.due.max(clock::now()), Chore::Connect(i)));
     }
@@ -223,7 +264,13 @@ impl Connectors {
             Err(ConnectError::Unfit(unfit)) => (unfit.is_elsewhere().then_some(None), interval * 3 / 4),
             Err(_) => (None, STEADY.min(interval)),
         };
-        self.sites[i].look_up.lock().due = asked.plus(next);
+        {
+            let mut look_up = self.sites[i].look_up.lock();
+            look_up.due = asked.plus(next);
+            if let Some(identity) = now_there {
+                look_up.identity = identity.map(str::to_string);
+            }
+        }
         if let Some(identity) = now_there {
             let mut left = false;
             for lane in &self.masters.lanes {
@@ -241,21 +288,38 @@ impl Connectors {
 
     /// Sees to it that connections which the servers have closed while nothing was sent are replaced before they are
     /// used; waits for the new ones until `limit` at most. Does nothing for a lane that is in use.
-    pub(crate) fn freshen(&self, lane: &Lane, limit: Mono) {
+    pub(crate) fn freshen(self: &Arc<Self>, lane: &Lane, limit: Mono) {
         let now = clock::now();
         if !lane.is_idle(now) {
             return;
         }
+        let wakes = lane.wake_up(now);
         let masters = 0..self.sites.len();
         let connected = |i: &usize| lane.links[*i].conn().is_some();
-        let before: Vec<usize> = masters.filter(connected).collect();
+        let before: Vec<usize> = masters.clone().filter(connected).collect();
         lane.sweep();
-        let closed: Vec<usize> = before.into_iter().filter(|i| !connected(i)).collect();
-        if !closed.is_empty() {
+        let awaited: Vec<usize> = if wakes {
+            masters.clone().for_each(|i| self.connect(i));
+            masters.collect()
+        } else {
+            before.into_iter().filter(|i| !connected(i)).collect()
+        };
+        if !awaited.is_empty() {
             let known = |i: &usize| connected(i) || self.sites[*i].last_error.lock().is_some();
             let limit = limit.min(now.plus(self.masters.settings.connect_timeout));
-            self.masters.progress.wait_until(limit, || self.masters.is_closed() || closed.iter().all(known));
+            self.masters.progress.wait_until(limit, || self.masters.is_closed() || awaited.iter().all(known));
         }
+        if wakes {
+            lane.is_awake();
+        }
+    }
+
+    /// There is a connection to master `i`, for what lacks one.
+    fn connected(self: &Arc<Self>, i: usize, pooled: Pooled) {
+        *self.sites[i].last_error.lock() = None;
+        self.sites[i].reported.connected(&self.masters.labels[i]);
+        self.install(i, pooled);
+        self.masters.progress.notify();
     }
 
     /// Gives a connection to master `i` to what lacks one: a lane, or the listener.
@@ -271,8 +335,8 @@ impl Connectors {
                 self.masters.recovered();
             }
             Some(Vacancy::Listener) => self.listener.install(i, pooled),
-            // Left in the pool it would die there unnoticed.
-            None => pooled.break_off(),
+            // Into the pool, where it stays until it is wanted; it is tested then.
+            None => drop(pooled),
         }
     }
 
@@ -287,11 +351,41 @@ impl Connectors {
         self.sites[i].reported.noticed(&self.masters.labels[i], what);
     }
 
+    /// Closes the connections of the lanes that have been idle for the time that the user has set, if there is one, and
+    /// those that have been idle in the pools for that time.
+    pub(crate) fn rest(&self) {
+        let Some(limit) = self.masters.settings.idle_timeout else { return };
+        // What is to be delivered again is delivered first.
+        if self.reaper.counts().pending == 0 {
+            for lane in &self.masters.lanes {
+                if lane.rest(limit) {
+                    let index = lane.config.index;
+                    journal::debug!("lane {index} has been idle for {limit:?}: its connections are closed");
+                    // Why a master was away long ago is no reason not to wait for it.
+                    self.sites.iter().for_each(|site| *site.last_error.lock() = None);
+                }
+            }
+        }
+        let (now, reaped) = (clock::now(), self.reaped.load(Ordering::Relaxed));
+        if now.since(Mono::from_nanos(reaped)) > REAP_INTERVAL {
+            self.reaped.store(now.nanos(), Ordering::Relaxed);
+            self.pools.reap();
+        }
+    }
+
+    /// What the pools have counted.
+    pub(crate) fn counts(&self) -> &Counts {
+        self.pools.counts()
+    }
+
     /// Closes all connections that are not in use.
     pub(crate) fn close(&self) {
         self.pools.close();
     }
 }
+
+/// Not for longer than a moment, while one comes back: `build` asks for room for the lanes, the listener and a look-up.
+const FULL: &str = "its pool has no room for another connection";
 
 /// Connects until every lane, and the listener if it runs, has a connection to master `i`, and its address has been
 /// looked up not long ago. The client is not kept alive meanwhile.
@@ -302,26 +396,40 @@ fn run(connectors: &Weak<Connectors>, i: usize) {
         let site = &alive.sites[i];
         let idle = || alive.vacancy(i).is_none() && !alive.look_up_is_due(i);
         if idle() {
-            site.connecting.store(false, Ordering::Release);
+            // A lane that wakes up stores that first, then looks here.
+            site.connecting.swap(false, Ordering::SeqCst);
             // One may have broken between the look and the store.
-            if idle() || site.connecting.swap(true, Ordering::AcqRel) {
+            if idle() || site.connecting.swap(true, Ordering::SeqCst) {
                 alive.look_up_later(i);
                 return;
             }
         }
-        let connector = site.connector.clone();
-        if alive.masters.lanes.iter().all(|lane| lane.links[i].conn().is_none()) {
-            connector.registry.release(i);
+        let (connector, pool) = (site.connector.clone(), alive.pools.of(i));
+        if !alive.is_in_use(i) {
+            alive.release_name(i);
         }
         let pause = reconnect_pause(site.steadiness.lock().1.saturating_add(failures));
         let (progress, wanted) = (alive.masters.progress.clone(), alive.vacancy(i).is_some());
+        let known = alive.known_identity(i).filter(|_| wanted);
         drop(alive);
         if !pause.is_zero() && wanted {
             let gone = || connectors.upgrade().is_none_or(|c| c.masters.is_closed());
             progress.wait_until(clock::now().plus(pause), gone);
         }
+        let Some(pool) = pool else { return };
+        if let Some(pooled) = known.as_ref().and_then(|identity| pool.check_out(identity)) {
+            let Some(alive) = connectors.upgrade().filter(|c| !c.masters.is_closed()) else { return };
+            // The pause and the test have taken time.
+            if alive.known_identity(i) == known {
+                failures = 0;
+                alive.connected(i, pooled);
+            } else {
+                pooled.break_off();
+            }
+            continue;
+        }
         let asked = clock::now();
-        let made = connector.connect();
+        let made = if pool.has_room() { connector.connect() } else { Err(ConnectError::Io(FULL.into())) };
         let Some(alive) = connectors.upgrade().filter(|c| !c.masters.is_closed()) else { return };
         alive.compare(i, asked, &made);
         if let Err(ConnectError::Unfit(Unfit::Duplicate(other, _))) = &made {
@@ -331,18 +439,19 @@ fn run(connectors: &Weak<Connectors>, i: usize) {
             // The connections that are there lead to where the address does.
             continue;
         }
-        *alive.sites[i].last_error.lock() = made.as_ref().err().cloned();
-        match &made {
-            Ok(_) => alive.sites[i].reported.connected(&alive.masters.labels[i]),
-            Err(why) => alive.sites[i].reported.down(&alive.masters.labels[i], why),
+        if let Err(why) = &made {
+            *alive.sites[i].last_error.lock() = Some(why.clone());
+            alive.sites[i].reported.down(&alive.masters.labels[i], why);
         }
         match made.ok().and_then(|conn| alive.pools.enter(i, conn)) {
             Some(pooled) => {
                 failures = 0;
-                alive.install(i, pooled);
+                alive.connected(i, pooled);
             }
-            None => failures += 1,
+            None => {
+                failures += 1;
+                alive.masters.progress.notify();
+            }
         }
-        alive.masters.progress.notify();
     }
 }

@@ -20,6 +20,9 @@ use std::time::Duration;
 
 /// How long a subscription outlives its last waiter: a process that waits once often waits again.
 const LINGER_DELAY: Duration = Duration::from_secs(2);
+/// How long a connection without a subscription is kept before it goes back to its pool, and how long the master has
+/// then to confirm that there is none.
+const KEEP_DELAY: Duration = Duration::from_secs(5);
 /// How long a waiter lets its subscription settle before it goes on without.
 const SETTLE_TIMEOUT: Duration = Duration::from_millis(20);
 
@@ -63,8 +66,18 @@ struct Inner {
     doubtful: u32,
     connected: u32,
     forbidden: u32,
+    /// When the last subscription ended, while there is none.
+    silent_since: Option<Mono>,
     started: bool,
     stopped: bool,
+}
+
+impl Inner {
+    /// Whether a connection to master `i` is wanted.
+    fn wants(&self, i: usize) -> bool {
+        let needed = self.started && !self.stopped && !self.channels.is_empty();
+        needed && (self.connected | self.forbidden) >> i & 1 == 0
+    }
 }
 
 /// What the listener asks of its client.
@@ -157,17 +170,12 @@ impl Listener {
         if let Err(e) = self.masters.threads.spawn("listener", move || listener.run()) {
             journal::warn!("no thread to hear notifications with, so waiting is by polling: {e}");
             self.inner.lock().started = false;
-            return;
-        }
-        for i in 0..self.masters.labels.len() {
-            self.replaces.replace(i, false);
         }
     }
 
     /// Whether a connection to master `i` is wanted.
     pub(crate) fn wants(&self, i: usize) -> bool {
-        let inner = self.inner.lock();
-        inner.started && !inner.stopped && (inner.connected | inner.forbidden) >> i & 1 == 0
+        self.inner.lock().wants(i)
     }
 
     /// Takes a connection to master `i`.
@@ -241,7 +249,38 @@ impl Listener {
                 self.replace(i);
             }
         }
+        self.give_back(subscribers, clock::now());
         true
+    }
+
+    /// Asks for the connections that are wanted. A connector that is at it already is not disturbed.
+    fn ask(&self) {
+        for i in 0..self.masters.labels.len() {
+            if self.wants(i) {
+                self.replaces.replace(i, false);
+            }
+        }
+    }
+
+    /// Gives the connections back when nobody has waited for some time. One on which a confirmation is owed for long is
+    /// closed.
+    fn give_back(&self, subscribers: &mut [Option<Subscription>], now: Mono) {
+        let mut given = Vec::new();
+        {
+            let mut inner = self.inner.lock();
+            let Some(silent) = inner.silent_since.filter(|_| inner.channels.is_empty()).map(|at| now.since(at)) else {
+                return;
+            };
+            for (i, slot) in subscribers.iter_mut().enumerate() {
+                let over = |s: &mut Subscription| silent > if s.is_quiet() { KEEP_DELAY } else { 2 * KEEP_DELAY };
+                if let Some(subscriber) = slot.take_if(over) {
+                    inner.connected &= !(1 << i);
+                    inner.doubtful &= !(1 << i);
+                    given.push(subscriber);
+                }
+            }
+        }
+        given.into_iter().for_each(Subscription::give_back);
     }
 
     /// The connection to master `i` has ended: another one is asked for.
@@ -270,7 +309,13 @@ impl Listener {
             wanted.iter().for_each(|channel| subscriber.request(channel, true));
             over.iter().for_each(|channel| subscriber.request(channel, false));
         }
+        if inner.channels.is_empty() {
+            inner.silent_since.get_or_insert(now);
+        } else {
+            inner.silent_since = None;
+        }
         drop(inner);
+        self.ask();
         // What cannot be written shows itself at the next flush.
         subscribers.iter_mut().flatten().for_each(|subscriber| drop(subscriber.flush()));
         true
@@ -313,6 +358,7 @@ impl Listener {
                 let Some(channel) = inner.channels.get(&channel) else { return };
                 channel.waiters.iter().filter(|w| w.number == number).for_each(|waiter| waiter.hear(1 << i));
             }
+            PubSubEvent::Unsubscribed(_) => {}
             PubSubEvent::Forbidden => {
                 journal::debug!("master {i} does not permit to subscribe: waiting is by polling there");
                 inner.forbidden |= 1 << i;

@@ -245,6 +245,7 @@ impl Parts {
         for lane in &self.masters.lanes {
             lane.sweep();
         }
+        self.connectors.rest();
         self.queues.sweep(clock::now());
         self.chores.log_lateness(self.leases.timer.latest());
         self.chores.enter(clock::now().plus(SWEEP_INTERVAL), Chore::Sweep);

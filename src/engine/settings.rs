@@ -24,6 +24,8 @@ pub(crate) struct Settings {
     pub(crate) outage_patience: Duration,
     pub(crate) lanes: usize,
     pub(crate) pool_size: u32,
+    pub(crate) idle_timeout: Option<Duration>,
+    pub(crate) test_on_check_out: bool,
     /// How many held locks have a watchdog thread of their own at most.
     pub(crate) watchdog_threads: usize,
     pub(crate) hand_over: Duration,

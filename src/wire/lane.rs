@@ -17,7 +17,7 @@ use crate::protocol::health::{Treatment, treat};
 use crate::protocol::{Answer, Cause, Mono, Quorum};
 use crate::sys::clock;
 use crate::sys::journal;
-use crate::sys::sync::{AtomicBool, AtomicU64, Mutex, Ordering, Rank};
+use crate::sys::sync::{AtomicBool, AtomicU8, AtomicU64, Mutex, Ordering, Rank};
 use crate::sys::thread::Thread;
 use crate::sys::wake::Wake;
 use std::io;
@@ -97,6 +97,10 @@ pub(crate) struct Lane {
     pub(crate) leads: AtomicU64,
     /// Every answer that had come by this moment has been read, in nanoseconds.
     pub(super) read_up_to: AtomicU64,
+    /// Whether its connections have been given up because it was idle.
+    rest: AtomicU8,
+    /// When a thread was last about to send something after a pause, in nanoseconds.
+    awake_since: AtomicU64,
     /// The masters in quarantine, by their last answers.
     quarantined: AtomicU64,
     pub(super) hooks: Box<dyn Hooks>,
@@ -107,6 +111,12 @@ const BACKLOG_LIMIT_BYTES: usize = 1024 * 1024;
 
 /// Below the least time after which a server closes idle connections (`timeout 1`).
 const IDLE_DELAY: Duration = Duration::from_millis(500);
+
+// Whether a lane has been idle for so long that it has given up its connections.
+const AWAKE: u8 = 0;
+const ASLEEP: u8 = 1;
+/// Its connections are being made, for a caller.
+const WAKING: u8 = 2;
 
 impl Lane {
     pub(crate) fn new(config: LaneConfig, hooks: Box<dyn Hooks>) -> io::Result<Lane> {
@@ -129,6 +139,8 @@ impl Lane {
             epoch: AtomicU64::new(1),
             drain_requested: AtomicBool::new(false),
             last_write: AtomicU64::new(0),
+            rest: AtomicU8::new(AWAKE),
+            awake_since: AtomicU64::new(clock::now().nanos()),
             leads: AtomicU64::new(0),
             read_up_to: AtomicU64::new(0),
             quarantined: AtomicU64::new(0),
@@ -140,6 +152,62 @@ impl Lane {
     /// Whether nothing has been written for so long that servers may have closed the connections.
     pub(crate) fn is_idle(&self, now: Mono) -> bool {
         now.since(Mono::from_nanos(self.last_write.load(Ordering::Relaxed))) > IDLE_DELAY
+    }
+
+    /// Whether it has no connections because it was idle, and needs none.
+    pub(crate) fn is_asleep(&self) -> bool {
+        self.rest.load(Ordering::SeqCst) == ASLEEP
+    }
+
+    /// The caller is about to send something, so that the lane does not fall asleep now. Whether it has been asleep and
+    /// its connections are to be waited for.
+    ///
+    /// The time is stored before the state is looked at, and [`fall_asleep`](Lane::fall_asleep) does it the other way
+    /// round: one of the two sees the other.
+    pub(crate) fn wake_up(&self, now: Mono) -> bool {
+        self.awake_since.swap(now.nanos(), Ordering::SeqCst);
+        let state = self.rest.compare_exchange(ASLEEP, WAKING, Ordering::SeqCst, Ordering::SeqCst);
+        let wakes = state != Err(AWAKE);
+        if wakes {
+            // The thread that gives up the connections has finished then.
+            drop(self.writer.lock());
+        }
+        wakes
+    }
+
+    /// Its connections have been waited for.
+    pub(crate) fn is_awake(&self) {
+        let _ = self.rest.compare_exchange(WAKING, AWAKE, Ordering::SeqCst, Ordering::SeqCst);
+    }
+
+    /// Whether nothing has been sent, or was about to be, for so long.
+    pub(super) fn has_rested(&self, limit: Duration) -> bool {
+        let last = self.last_write.load(Ordering::SeqCst).max(self.awake_since.load(Ordering::SeqCst));
+        clock::now().since(Mono::from_nanos(last)) > limit
+    }
+
+    /// Gives up all connections if nothing has been sent for `limit` and no answer is owed; whether it did. For the
+    /// leader.
+    pub(super) fn fall_asleep(&self, limit: Duration) -> bool {
+        let Some(writer) = self.writer.try_lock() else { return false };
+        if self.rest.compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+            return false;
+        }
+        let falls = self.has_rested(limit) && self.inbox.lock().is_empty() && !self.is_owed();
+        let mut given = Vec::new();
+        if falls {
+            given.extend(self.links.iter().filter_map(Link::take));
+        } else {
+            let _ = self.rest.compare_exchange(ASLEEP, AWAKE, Ordering::SeqCst, Ordering::SeqCst);
+        }
+        drop(writer);
+        drop(given);
+        if falls {
+            self.changed();
+        }
+        // What was queued meanwhile was left to this thread.
+        self.flush();
+        falls
     }
 
     /// Queues a round behind everything that is queued on this lane. Follow with [`Lane::flush`].

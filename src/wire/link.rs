@@ -93,6 +93,15 @@ impl Link {
         self.hung.store(false, Ordering::Release);
     }
 
+    /// Takes the connection away, on which nothing is owed, to be closed.
+    pub(crate) fn take(&self) -> Option<Pooled> {
+        let mut inner = self.inner.lock();
+        debug_assert!(inner.conversation.fifo.is_empty(), "requests of a connection that is taken away");
+        inner.conn.take()?.break_off();
+        inner.conversation.end();
+        inner.pooled.take()
+    }
+
     /// Gives up connection `conn_id`; its unanswered requests, unless another thread did it before.
     pub(crate) fn give_up(&self, conn_id: u64) -> Option<VecDeque<Entry>> {
         let mut inner = self.inner.lock();

@@ -20,6 +20,7 @@ pub(crate) mod master;
 pub(crate) mod packed;
 mod poll;
 pub(crate) mod pool;
+pub(crate) mod poolstats;
 mod reader;
 pub(crate) mod reply;
 pub(crate) mod request;

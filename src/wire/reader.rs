@@ -14,6 +14,7 @@ use crate::sys::sync::Ordering;
 use crate::sys::thread::park_timeout;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Ends a lead, also if the leader panics.
 struct Lead<'a>(&'a Lane);
@@ -67,6 +68,19 @@ impl Lane {
             }
         }
         woken.unpark();
+    }
+
+    /// Gives up all connections if nothing has been sent for `limit` and no answer is owed; whether it did. They are
+    /// closed, since they have been idle for so long.
+    ///
+    /// Proof obligation: no lease is held on this lane then. `limit` is at least as long as the longest lease, and a
+    /// lease lasts as long from the last time that something was sent for it.
+    pub(crate) fn rest(&self, limit: Duration) -> bool {
+        if self.is_asleep() || !self.has_rested(limit) || !self.leader.try_lead() {
+            return false;
+        }
+        let _lead = Lead(self);
+        self.fall_asleep(limit)
     }
 
     /// Reads for all until `mine` is decided or `deadline` has come; without `mine`, until nothing is owed.

@@ -43,6 +43,11 @@ impl Replies {
         Replies::default()
     }
 
+    /// Whether everything that came has been read.
+    pub(crate) fn is_done(&self) -> bool {
+        self.rest.is_empty() && !self.lost
+    }
+
     /// Feeds `bytes` and hands each complete reply to `each`, which answers whether it was owed.
     pub(crate) fn feed(&mut self, bytes: &[u8], each: impl FnMut(Value) -> bool) -> Stop {
         if self.lost {

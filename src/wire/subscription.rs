@@ -12,22 +12,30 @@ use std::sync::Arc;
 pub(crate) enum PubSubEvent {
     /// The channel is subscribed to.
     Subscribed(String),
+    /// A channel is not subscribed to any more; how many are left.
+    Unsubscribed(i64),
     /// The waiter with this number is notified on a channel.
     Notified(String, u64),
     /// The server does not let this user subscribe.
     Forbidden,
 }
 
-/// A subscription connection to one master. It goes back to no pool: nobody else could use it.
+/// A subscription connection to one master. It goes back to its pool only by [`give_back`](Subscription::give_back).
 pub(crate) struct Subscription {
     pooled: Pooled,
     replies: Replies,
     outgoing: Vec<u8>,
+    /// How many confirmations are owed.
+    owed: usize,
+    /// How many channels are subscribed to, by the last confirmation.
+    channels: i64,
+    /// It is broken off, unless it was given back.
+    ends: bool,
 }
 
 impl Subscription {
     pub(crate) fn new(pooled: Pooled) -> Subscription {
-        Subscription { pooled, replies: Replies::new(), outgoing: Vec::new() }
+        Subscription { pooled, replies: Replies::new(), outgoing: Vec::new(), owed: 0, channels: 0, ends: true }
     }
 
     /// The connection, to poll it.
@@ -38,12 +46,23 @@ impl Subscription {
     /// Queues a subscription, or the end of one.
     pub(crate) fn request(&mut self, channel: &str, subscribe: bool) {
         let verb = if subscribe { "SUBSCRIBE" } else { "UNSUBSCRIBE" };
+        self.owed += 1;
         cmd(verb).arg(channel).write_packed_command(&mut self.outgoing);
     }
 
     /// Whether the socket has not taken everything yet.
     pub(crate) fn has_backlog(&self) -> bool {
         !self.outgoing.is_empty()
+    }
+
+    /// Whether it may be used for something else: it is subscribed to nothing, and everything has been answered.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.owed == 0 && self.channels == 0 && self.outgoing.is_empty() && self.replies.is_done()
+    }
+
+    /// Gives a quiet connection back to its pool.
+    pub(crate) fn give_back(mut self) {
+        self.ends = !self.is_quiet();
     }
 
     /// Writes what the socket takes.
@@ -70,7 +89,18 @@ impl Subscription {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 Err(e) => return Err(e),
             };
+            let (owed, channels) = (&mut self.owed, &mut self.channels);
+            let mut confirmed = |left: i64| {
+                // A confirmation that is not owed ends the connection.
+                *channels = left;
+                owed.checked_sub(1).map(|left| *owed = left).is_some()
+            };
             let stop = self.replies.feed(&buffer[..n], |value| match event(value) {
+                Ok(Some(PubSubEvent::Unsubscribed(left))) => confirmed(left),
+                Ok(Some(event @ PubSubEvent::Subscribed(_))) => {
+                    on_event(event);
+                    confirmed(1)
+                }
                 Ok(event) => {
                     event.into_iter().for_each(&mut on_event);
                     true
@@ -90,7 +120,9 @@ impl Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        self.pooled.break_off();
+        if self.ends {
+            self.pooled.break_off();
+        }
     }
 }
 
@@ -108,7 +140,7 @@ fn event(value: Value) -> Result<Option<PubSubEvent>, ()> {
     let [kind, channel, payload] = items.as_slice() else { return Err(()) };
     match (text(kind).as_deref(), text(channel), payload) {
         (Some("subscribe"), Some(channel), _) => Ok(Some(PubSubEvent::Subscribed(channel))),
-        (Some("unsubscribe"), _, _) => Ok(None),
+        (Some("unsubscribe"), _, Value::Int(left)) => Ok(Some(PubSubEvent::Unsubscribed(*left))),
         // Whatever the payload is: it is a hint.
         (Some("message"), Some(channel), payload) => {
             let waiter = text(payload).and_then(|payload| payload.parse().ok());

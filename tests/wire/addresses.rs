@@ -99,7 +99,7 @@ fn an_address_that_does_not_resolve_is_only_one_vote() {
 #[test]
 fn several_lanes() {
     let Some(masters) = masters(3) else { return };
-    let client = settle(builder(masters.urls()).lanes(4).pool_size(1));
+    let client = settle(builder(masters.urls()).lanes(4));
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {

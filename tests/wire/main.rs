@@ -15,6 +15,7 @@ mod decided_early;
 mod delivery;
 mod huge_reply;
 mod nonsense;
+mod pools;
 mod properties;
 mod replies;
 mod rights;
