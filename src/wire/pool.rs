@@ -4,9 +4,9 @@
 //! connections are made by the connectors' threads and handed in.
 //!
 //! The reason is that r2d2 makes connections on a thread of its own, which waits for work in parking_lot's table of
-//! waiting threads. There is one such table in a process, and its entries lie on the threads' stacks. A forked child has
-//! the table but not the threads: its own threads are given the old stacks, and what they write there are entries of
-//! the table (the forks' tests hung by it). So r2d2's thread is parked in a job of ours, but for the microseconds in
+//! waiting threads. There is one such table in a process, and its entries lie on the threads' stacks. A forked child
+//! has the table but not the threads: its own threads are given the old stacks, and what they write there are entries
+//! of the table (the forks' tests hung by it). So r2d2's thread is parked in a job of ours, but for the microseconds in
 //! which a connection goes in or r2d2 looks for those that have been idle for too long.
 
 use super::Pooled;
