@@ -63,6 +63,7 @@ impl WatchdogMode {
 #[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default, deny_unknown_fields))]
 #[must_use = "a builder does nothing before `build` is called"]
 pub struct ClientBuilder {
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "Secret::list"))]
     nodes: Vec<Secret>,
     namespace: String,
     deployment: String,
@@ -97,8 +98,18 @@ pub struct ClientBuilder {
 
 /// A URL, which may have a password in it.
 #[derive(Clone)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 struct Secret(String);
+
+#[cfg(feature = "serde")]
+impl Secret {
+    /// Reads a list of URLs. What stands in its place is not repeated in the error: it may have a password in it.
+    fn list<'de, D: serde::Deserializer<'de>>(input: D) -> Result<Vec<Secret>, D::Error> {
+        use serde::Deserialize;
+        let urls = Vec::<String>::deserialize(input);
+        let urls = urls.map_err(|_| serde::de::Error::custom("nodes: expected a list of URLs, each a text"))?;
+        Ok(urls.into_iter().map(Secret).collect())
+    }
+}
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

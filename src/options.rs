@@ -157,7 +157,8 @@ impl Options {
     }
 
     /// The largest number of attempts of one call (redsync's `WithTries`). An `acquire` that has used them up returns
-    /// [`Error::TriesUsedUp`], a timed `try_acquire_*` `None`. Default: no limit.
+    /// [`Error::TriesUsedUp`], a timed `try_acquire_*` `None`. Such a call waits behind no other thread, is not woken
+    /// by releases and takes no place among the waiters: it tries, and pauses by [`Options::retry`]. Default: no limit.
     pub fn tries(mut self, tries: u32) -> Options {
         self.tries = Some(tries);
         self
@@ -170,7 +171,8 @@ impl Options {
         self
     }
 
-    /// The pauses between attempts.
+    /// The pauses between attempts. Default: the client's ([`ClientBuilder::retry`](crate::ClientBuilder::retry)),
+    /// which is a random pause of 50 to 250 ms at first, growing to 1 s.
     pub fn retry(mut self, retry: Retry) -> Options {
         self.retry = Some(retry);
         self

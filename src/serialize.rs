@@ -208,6 +208,10 @@ mod tests {
             let error = from_value::<ClientBuilder>(wrong).unwrap_err().to_string();
             assert!(error.contains(named), "{error}");
         }
+        for wrong in [json!({ "nodes": "redis://:hunter2@a" }), json!({ "nodes": [["redis://:hunter2@a"]] })] {
+            let error = from_value::<ClientBuilder>(wrong).unwrap_err().to_string();
+            assert!(error.contains("nodes") && !error.contains("hunter2"), "{error}");
+        }
     }
 
     #[test]

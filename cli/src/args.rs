@@ -70,8 +70,8 @@ pub(crate) struct MasterArgs {
     #[arg(long, env = "REDLEASH_DEPLOYMENT", global = true, default_value = "default", value_name = "NAME")]
     pub(crate) deployment: String,
 
-    /// The longest lease of any client; the same for all clients. A master that lost its memory does not vote for this
-    /// long.
+    /// The longest lease of any client; the same for all clients. A master that lost its memory does not vote for a
+    /// quarter more than this.
     #[arg(long, env = "REDLEASH_MAX_LEASE", global = true, default_value = "60s", value_name = "DURATION")]
     #[arg(value_parser = duration::parse)]
     pub(crate) max_lease: Duration,
@@ -87,10 +87,11 @@ pub(crate) enum Action {
     Run(RunArgs),
     /// Show who holds a lock, as every master sees it.
     Status(StatusArgs),
-    /// Let new, empty masters vote at once instead of after max-lease. Run it once.
+    /// Let new, empty masters vote at once. Run it once, before the first lock.
     ///
-    /// This is safe only if no lease was held on these masters for max-lease, which no program can check. So init fails
-    /// unless all masters answer, none has been used by redleash, and all are empty.
+    /// Without it new masters vote a quarter more than max-lease after the first lock is asked for. It is safe only if
+    /// no lease was held on these masters for max-lease, which no program can check. So init fails unless all masters
+    /// answer, none has been used by redleash, and all are empty. Where it was done already, it says so and succeeds.
     Init,
     /// Take a lock away from its holder.
     Unlock(UnlockArgs),

@@ -215,7 +215,7 @@ impl Acquire {
             by_poll: true,
         });
         // A release before the subscription was heard by nobody: try again, then wait.
-        if self.refused && self.is_over(now) { Step::Done(End::Contended) } else { self.round(true, now) }
+        if self.is_over(now) { Step::Done(End::Contended) } else { self.round(true, now) }
     }
 
     /// Something was heard. A waiter that was notified tries at once if a quorum of masters did it, else a round trip

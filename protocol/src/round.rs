@@ -380,9 +380,10 @@ impl Round {
 
     /// What the answers amount to, at `end`, for a grant that would be valid until `until`.
     ///
-    /// Proof obligation (the vote rule): a vote is a `Yes` of *this* round, at most one per master, none from
-    /// quarantine (the scripts and the comparison of the generation see to it), and the quorum was complete before
-    /// `until`, by `end` and by the times of the votes: a vote can come in between the reading of `end` and this call.
+    /// Proof obligation (`docs/SAFETY.md#vote-rule`): a vote is a `Yes` of *this* round, at most one per master, none
+    /// from quarantine (`refusal` in `src/scripts/generation.lua` and `pair` in `src/wire/decode.rs` see to that), and
+    /// the quorum was complete before `until`, by `end` and by the times of the votes: a vote can come in between the
+    /// reading of `end` and this call.
     pub fn judge(&self, end: Mono, until: Mono) -> Judgement {
         if let Some(complete) = self.complete_at() {
             return if end.max(complete) < until { Judgement::Granted } else { Judgement::TooSlow };

@@ -5,6 +5,7 @@ use super::fence::{self, NoToken};
 use super::hold::Hold;
 use super::lease::Lease;
 use super::listener::Listening;
+use super::masters::Masters;
 use super::queue::{Entered, Place};
 use super::root::Engine;
 use super::rounds::RoundResult;
@@ -77,11 +78,15 @@ fn contend(
         yields,
     });
     let (mut listening, mut recoveries, mut last) = (None, 0, None);
+    let mut waits = Waits { masters: &engine.masters, keys, number: 0 };
     let mut step = machine.first(begin);
     loop {
         step = match step {
             Step::Listen => {
-                let listens: &Listening = listening.insert(engine.listener.listen(keys, patience.limit()));
+                // Before the first attempt nothing is waited for: the subscription asks for another one when it comes.
+                let settle = if last.is_some() { patience.limit() } else { begin };
+                let listens: &Listening = listening.insert(engine.listener.listen(keys, settle));
+                waits.number = listens.number();
                 machine.listens(listens.number(), clock::now())
             }
             Step::Round { full, entry } => {
@@ -89,6 +94,7 @@ fn contend(
                 listening.iter().for_each(Listening::forget);
                 let failed = match attempt(engine, keys, terms, &mut machine, (full, entry), patience.limit())? {
                     Ok(lease) => {
+                        waits.number = 0;
                         place.iter().for_each(|place| place.granted(clock::now(), machine.number()));
                         return Ok(Some(Hold::new(engine.clone(), lease, place)));
                     }
@@ -140,6 +146,23 @@ fn contend(
                 next
             }
             Step::Done(end) => return finish(engine, keys, terms, end, (begin, machine.attempts()), last),
+        }
+    }
+}
+
+/// A call in the wait lists of the masters. If it ends without the lock, it leaves them, and a notification that it may
+/// have been sent goes to the next waiter.
+struct Waits<'a> {
+    masters: &'a Masters,
+    keys: &'a Arc<Keys>,
+    /// Zero if it is in none.
+    number: u64,
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        if self.number != 0 && self.masters.usable().is_ok() {
+            self.masters.notify(self.keys.clone(), self.number);
         }
     }
 }

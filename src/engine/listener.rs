@@ -150,7 +150,9 @@ impl Listener {
         } else if stir {
             self.wake.signal();
         }
-        let deadline = clock::now().plus(SETTLE_TIMEOUT).min(limit);
+        // What is left of the caller's time is for another attempt, too.
+        let now = clock::now();
+        let deadline = now.plus(SETTLE_TIMEOUT.min(limit.since(now) / 2));
         while !listening.waiter.settled.load(Ordering::Acquire) {
             let left = deadline.since(clock::now());
             if left.is_zero() {

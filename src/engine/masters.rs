@@ -93,6 +93,13 @@ impl Masters {
         lane.post(Arc::new(Request::new(command, self.settings.quorum, targets, false)));
     }
 
+    /// Notifies the first waiter of a lock if it is free, on behalf of one with this number in the wait list; the
+    /// latter is in the list no longer. Does not wait.
+    pub(crate) fn notify(&self, keys: Arc<Keys>, number: u64) {
+        let command = Command { keys, owner: nobody(), operation: Operation::Notify(number), nonce: 0 };
+        self.post(command, self.settings.quorum.all());
+    }
+
     /// Takes back an attempt that was given up after it had been granted; from all masters, if it was `extended`
     /// meanwhile.
     pub(crate) fn undo(&self, attempt: &Request, extended: bool) {

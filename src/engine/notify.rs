@@ -1,10 +1,10 @@
 //! Notifying waiters in other processes of a lock that was released here.
 
 use super::chores::{Chore, Chores};
-use super::masters::{Masters, nobody};
+use super::masters::Masters;
 use super::queue::Queues;
 use crate::protocol::local_queue::NOTIFY_DELAY;
-use crate::protocol::{Command, Keys, Operation};
+use crate::protocol::{Keys, Operation};
 use crate::sys::clock;
 use crate::wire::request::Request;
 use std::sync::Arc;
@@ -37,21 +37,15 @@ impl Notifier {
         if at > now {
             self.chores.enter(at, Chore::Notify(keys, waiter));
         } else {
-            self.notify(keys, waiter);
+            self.masters.notify(keys, waiter);
         }
-    }
-
-    /// Notifies them, without waiting for an answer.
-    fn notify(&self, keys: Arc<Keys>, waiter: u64) {
-        let command = Command { keys, owner: nobody(), operation: Operation::Notify(waiter), nonce: 0 };
-        self.masters.post(command, self.masters.settings.quorum.all());
     }
 
     /// Closes the local queues, and sends the notifications that were still due.
     pub(crate) fn close(&self) {
         for (name, waiter) in self.queues.close() {
             if let Ok(keys) = self.masters.settings.namespace.keys(&name) {
-                self.notify(Arc::new(keys), waiter);
+                self.masters.notify(Arc::new(keys), waiter);
             }
         }
     }

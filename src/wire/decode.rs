@@ -118,9 +118,9 @@ pub(crate) fn has_generation(value: &Value) -> bool {
 /// The vote of a pair on master `i`, whose connection had cached `settled` when the pair was queued; `None` without
 /// quarantine, where no generation had been seen.
 ///
-/// Proof obligation: a vote only if the write was done *and* the generation read behind it equals `settled` byte for
-/// byte (or there is none, where none was seen) *and* the key is ours. Anything else is no vote, and is not read again
-/// to rescue it.
+/// Proof obligation (`docs/SAFETY.md#plain-vote`): a vote only if the write was done *and* the generation read behind
+/// it equals `settled` byte for byte (or there is none, where none was seen) *and* the key is ours. Anything else is no
+/// vote, and is not read again to rescue it.
 pub(crate) fn pair(command: &Command, i: usize, settled: Option<&[u8]>, written: &Written, value: &Value) -> Decoded {
     let Value::Array(items) = value else {
         let cache = if is_forbidden(value) { Cache::ScriptsOnly } else { Cache::Drop };

@@ -14,6 +14,7 @@ mod expiry;
 mod fairness;
 mod fencing;
 mod force_release;
+mod giving_up;
 mod guard;
 mod holds;
 mod loss_signal;

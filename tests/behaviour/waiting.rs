@@ -29,7 +29,7 @@ fn calls(master: &Server, command: &str) -> u64 {
 }
 
 /// The line of those who wait at a master: since when each does, its number, and until when.
-fn wait_list(master: &Server, name: &str) -> Vec<[u64; 3]> {
+pub(crate) fn wait_list(master: &Server, name: &str) -> Vec<[u64; 3]> {
     let text = master.command(&["GET", &waiters_key(name)]).ok().and_then(|line| line.text()).unwrap_or_default();
     let entry = |entry: &str| {
         let numbers: Vec<u64> = entry.split(':').map(|n| n.parse().unwrap()).collect();
@@ -39,12 +39,12 @@ fn wait_list(master: &Server, name: &str) -> Vec<[u64; 3]> {
 }
 
 /// Polls so rarely that only a message can have woken it.
-fn lazy() -> Options {
+pub(crate) fn lazy() -> Options {
     Options::new().retry(Retry::Backoff { min: secs(50), max: secs(50), cap: secs(50) })
 }
 
 /// A waiter in a thread; it tells when it has the lock, and releases it.
-fn waiter(client: &Client, name: &str, options: Options) -> thread::JoinHandle<Result<Duration, Error>> {
+pub(crate) fn waiter(client: &Client, name: &str, options: Options) -> thread::JoinHandle<Result<Duration, Error>> {
     let lock = client.lock(name).options(options);
     thread::spawn(move || {
         let start = Instant::now();

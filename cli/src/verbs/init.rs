@@ -18,7 +18,10 @@ pub(crate) fn init(masters: &MasterArgs) -> Result<u8, Failure> {
         }
         Err(error @ Error::NotBlank(_)) => Err(Failure::new(
             CONFIG,
-            format!("{error}; settled masters need no init, and the others settle by themselves after max-lease"),
+            format!(
+                "{error}; settled masters need no init, and the others vote by themselves a quarter more than max-lease \
+                 after the first lock is asked for"
+            ),
         )),
         Err(error) => Err(masters::unfit(&error)),
     }

@@ -1,4 +1,4 @@
-use super::super::acquire::{Acquire, CREDIT, Heard, Plan, Step, Wait};
+use super::super::acquire::{Acquire, CREDIT, End, Heard, Plan, Step, Wait};
 use super::super::retry::Backoff;
 use super::super::round::Judgement;
 use super::super::wait_list::{WaitEntry, channel_of, client_number, waiter_number};
@@ -69,6 +69,13 @@ fn due(machine: &Acquire, now: Mono) -> Mono {
         Step::Park(until) => until,
         step => panic!("{step:?}"),
     }
+}
+
+#[test]
+fn a_call_whose_time_was_over_when_it_listened_ends_contended_and_asks_no_master() {
+    let mut machine = Acquire::new(Plan { wait: Wait::Until(at(3)), ..plan(three()) });
+    assert_eq!(machine.first(at(0)), Step::Listen);
+    assert_eq!(machine.listens(ME, at(3)), Step::Done(End::Contended));
 }
 
 #[test]
@@ -146,7 +153,7 @@ fn an_entry_says_how_long_its_waiter_has_waited_and_keeps_its_place_for_two_poll
     assert_eq!(life(short, at(0)), 2_000, "a process may be late");
     let until = |limit| Plan { wait: Wait::Until(at(limit)), ..plan(three()) };
     assert_eq!(life(until(300), at(100)), 200, "no longer than it waits");
-    assert_eq!(life(until(300), at(300)), 1);
+    assert_eq!(life(until(300), at(299).plus(ms(1) - Duration::from_nanos(1))), 1, "never zero");
     assert_eq!(life(Plan { custom_pauses: true, ..short }, at(0)), 600_000, "its pauses are not known");
 }
 

@@ -68,6 +68,13 @@ pub(super) const FAULTS: &[Fault] = &[
         found_by: Simulation,
     },
     Fault {
+        name: "granted_too_late",
+        what: "a grant counts whose quorum was complete only after the end of its lease",
+        file: "protocol/src/round.rs",
+        edits: &[("if end.max(complete) < until {", "if end.max(complete) < until.max(Mono::NEVER) {")],
+        found_by: Simulation,
+    },
+    Fault {
         name: "extended_too_late",
         what: "an extension counts after the lease has ended",
         file: "protocol/src/lease.rs",
