@@ -19,8 +19,8 @@ pub(crate) fn init(masters: &MasterArgs) -> Result<u8, Failure> {
         Err(error @ Error::NotBlank(_)) => Err(Failure::new(
             CONFIG,
             format!(
-                "{error}; settled masters need no init, and the others vote by themselves a quarter more than max-lease \
-                 after the first lock is asked for"
+                "{error}; settled masters need no init, and the others vote by themselves a quarter more than \
+                 max-lease after the first lock is asked for"
             ),
         )),
         Err(error) => Err(masters::unfit(&error)),
