@@ -65,6 +65,7 @@ const ONE_PLACE: &[(&str, &str, &[&str])] = &[
     ("log", "src", &["src/sys/journal.rs"]),
     ("rand", "src", &["src/sys/entropy.rs"]),
     ("rustix::time", "src", &["src/sys/"]),
+    ("std::thread::Builder", "src", &["src/sys/"]),
     // Decisions have no world.
     ("std::net", "protocol/src", &[]),
     ("std::thread", "protocol/src", &[]),
@@ -121,4 +122,17 @@ fn no_file_is_above_600_lines() {
 
 fn lines(file: &Path) -> usize {
     std::fs::read_to_string(file).unwrap().lines().count()
+}
+
+#[test]
+fn unsafe_code_is_forbidden_in_every_package() {
+    let manifest = |package: &str| std::fs::read_to_string(sources::root().join(package).join("Cargo.toml")).unwrap();
+    let root = manifest("");
+    assert!(root.contains("[workspace.lints.rust]\nunsafe_code = \"forbid\"\n"), "the workspace forbids unsafe code");
+    let members = root.lines().find_map(|line| line.strip_prefix("members = ")).unwrap();
+    let members: Vec<&str> = members.split('"').skip(1).step_by(2).collect();
+    assert!(members.len() > 3, "{members:?}");
+    for package in members.into_iter().chain([""]) {
+        assert!(manifest(package).contains("\n[lints]\nworkspace = true\n"), "{package:?} has the workspace's lints");
+    }
 }
