@@ -2,11 +2,9 @@
 //! counts.
 
 use crate::support::child::{Child, Task, entry, hear, say};
-use crate::support::{self, DEADLINE, builder, let_pass, masters, ms, no_keys_left, secs, settled};
+use crate::support::{self, DEADLINE, builder, connections, let_pass, masters, ms, no_keys_left, secs, settled};
 use redleash::{Client, Lease, LeaseState, Options};
-use redleash_testkit::Server;
 use rustix::process::{Signal, getpid, kill_process};
-use std::collections::BTreeSet;
 use std::thread;
 use std::time::Instant;
 
@@ -122,14 +120,6 @@ fn trying_child(task: Task) {
         }
     }
     say(&format!("late by ms: {}", client.stats().chore_latest.as_millis()));
-}
-
-/// The connections that clients have to this master, by their number there.
-fn connections(master: &Server) -> BTreeSet<u64> {
-    let list = master.command(&["CLIENT", "LIST"]).unwrap().text().unwrap();
-    let others = list.lines().filter(|line| !line.contains("cmd=client"));
-    let id = |line: &str| line.split_whitespace().find_map(|word| word.strip_prefix("id=")?.parse().ok());
-    others.filter_map(id).collect()
 }
 
 /// A reader that comes late, because the process stood still, closed a healthy connection as hung before it looked into

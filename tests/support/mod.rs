@@ -11,6 +11,7 @@ pub mod proc;
 
 use redleash::{Client, ClientBuilder, Error, LockGuard, LossReason, Lost};
 use redleash_testkit::{Masters, Reply, Server, wait_until};
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -24,6 +25,14 @@ pub const fn ms(n: u64) -> Duration {
 
 pub const fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
+}
+
+/// The connections that clients have to this master, by their number there.
+pub fn connections(master: &Server) -> BTreeSet<u64> {
+    let list = master.command(&["CLIENT", "LIST"]).unwrap().text().unwrap();
+    let others = list.lines().filter(|line| !line.contains("cmd=client"));
+    let id = |line: &str| line.split_whitespace().find_map(|word| word.strip_prefix("id=")?.parse().ok());
+    others.filter_map(id).collect()
 }
 
 /// `n` fresh masters; `None`, and said loudly, where there is no redis-server.

@@ -2,21 +2,13 @@
 
 use crate::support::child::{Child, Task, entry, hear, say};
 use crate::support::{
-    self, DEADLINE, always, builder, eventually, masters, masters_with, ms, no_keys_left, secs, settled, value,
+    self, DEADLINE, always, builder, connections, eventually, masters, masters_with, ms, no_keys_left, secs, settled,
+    value,
 };
 use redleash::Client;
-use redleash_testkit::{Server, wait_until};
+use redleash_testkit::wait_until;
 use rustix::process::{Signal, kill_process};
-use std::collections::BTreeSet;
 use std::thread;
-
-/// The connections that clients have to this master, by their number there.
-fn connections(master: &Server) -> BTreeSet<u64> {
-    let list = master.command(&["CLIENT", "LIST"]).unwrap().text().unwrap();
-    let others = list.lines().filter(|line| !line.contains("cmd=client"));
-    let id = |line: &str| line.split_whitespace().find_map(|word| word.strip_prefix("id=")?.parse().ok());
-    others.filter_map(id).collect()
-}
 
 /// A pool that had tried to connect for a while got several connections at once, by r2d2's own tries. They died
 /// unnoticed in the next outage, and each of them cost a round after it.

@@ -2,9 +2,9 @@
 
 use crate::support::{self, builder, eventually, lock_keys, masters, ms, no_keys_left, pttl, secs, settled};
 use redleash::unversioned::scripts;
-use redleash::{Client, Options};
-use redleash_testkit::{Fault, Proxy};
-use std::time::Instant;
+use redleash::{Client, LockGuard, Options};
+use redleash_testkit::{Fault, Masters, Proxy};
+use std::time::{Duration, Instant};
 
 /// A script that a slow master did not know was sent in full behind the release of its own lock: the key came back and
 /// stayed for a ttl.
@@ -60,17 +60,23 @@ fn undelivered_releases_wait_for_the_connection_of_their_own_lane() {
     assert_eq!(support::undelivered(&client), (0, 0));
 }
 
+/// Acquires the lock "x" on all masters, with a minimum hold, through a proxy to the first one; and when it was granted.
+fn held_for_at_least(hold: Duration, masters: &Masters) -> (Proxy, Client, LockGuard, Instant) {
+    drop(settled(masters));
+    let proxy = Proxy::start(masters[0].port(), Fault::None).unwrap();
+    let client = builder([proxy.url(), masters[1].url(), masters[2].url()]).connect_timeout(ms(250)).build().unwrap();
+    let guard = client.lock("x").options(Options::new().min_hold(hold)).acquire().unwrap();
+    let granted = Instant::now();
+    eventually("all votes are in", || pttl(&masters[0], "x").is_some());
+    (proxy, client, guard, granted)
+}
+
 /// A release with a minimum hold that was delivered late began the whole hold anew.
 #[test]
 fn a_minimum_hold_is_not_prolonged_by_a_late_delivery() {
     let Some(masters) = masters(3) else { return };
-    drop(settled(&masters));
-    let proxy = Proxy::start(masters[0].port(), Fault::None).unwrap();
-    let client = builder([proxy.url(), masters[1].url(), masters[2].url()]).connect_timeout(ms(250)).build().unwrap();
     let hold = secs(6);
-    let guard = client.lock("x").options(Options::new().min_hold(hold)).acquire().unwrap();
-    let granted = Instant::now();
-    eventually("all votes are in", || pttl(&masters[0], "x").is_some());
+    let (proxy, client, guard, granted) = held_for_at_least(hold, &masters);
     proxy.set(Fault::Cut);
     drop(guard);
     eventually("undelivered", || support::undelivered(&client) == (1, 0));
@@ -91,13 +97,8 @@ fn a_minimum_hold_is_not_prolonged_by_a_late_delivery() {
 #[test]
 fn a_minimum_hold_is_not_prolonged_by_a_lost_answer() {
     let Some(masters) = masters(3) else { return };
-    drop(settled(&masters));
-    let proxy = Proxy::start(masters[0].port(), Fault::None).unwrap();
-    let client = builder([proxy.url(), masters[1].url(), masters[2].url()]).connect_timeout(ms(250)).build().unwrap();
     let hold = secs(6);
-    let guard = client.lock("x").options(Options::new().min_hold(hold)).acquire().unwrap();
-    let granted = Instant::now();
-    eventually("all votes are in", || pttl(&masters[0], "x").is_some());
+    let (proxy, client, guard, granted) = held_for_at_least(hold, &masters);
     proxy.set(Fault::Mute);
     drop(guard);
     eventually("the hold runs", || pttl(&masters[0], "x").is_some_and(|left| left <= hold));

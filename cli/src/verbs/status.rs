@@ -29,22 +29,15 @@ fn answered(status: &Status) -> usize {
     status.masters.iter().filter(|m| m.failure.is_none()).count()
 }
 
-/// `held`, `free`, `revoked`, or `unclear`. It is unclear if too few masters agree, as for a moment while two clients
-/// try to acquire the lock, or if too few remember.
-fn state(status: &Status) -> &'static str {
-    match status.holder() {
-        Some(Holder::Owner { .. } | Holder::Foreign { .. }) => "held",
-        Some(Holder::Revoked) => "revoked",
-        Some(Holder::Nobody) => "free",
-        _ => "unclear",
-    }
-}
-
+/// It is unclear who holds the lock if too few masters agree, as for a moment while two clients try to acquire it, or
+/// if too few remember.
 fn text(status: &Status) -> String {
-    let head = match (state(status), holder::found(status)) {
-        ("held", Some(holder)) => format!("{:?} is held by {}", status.name, holder::words(holder)),
-        ("free", _) => format!("{:?} is free", status.name),
-        ("revoked", _) => format!(
+    let head = match (status.holder(), holder::found(status)) {
+        (Some(Holder::Owner { .. } | Holder::Foreign { .. }), Some(holder)) => {
+            format!("{:?} is held by {}", status.name, holder::words(holder))
+        }
+        (Some(Holder::Nobody), _) => format!("{:?} is free", status.name),
+        (Some(Holder::Revoked), _) => format!(
             "{:?} was taken away by force, and becomes free when the lease of its former holder has ended",
             status.name
         ),
