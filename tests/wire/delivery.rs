@@ -60,7 +60,7 @@ fn undelivered_releases_wait_for_the_connection_of_their_own_lane() {
     assert_eq!(support::undelivered(&client), (0, 0));
 }
 
-/// Acquires the lock "x" on all masters, with a minimum hold, through a proxy to the first one; and when it was granted.
+/// Acquires the lock "x" on all masters, with a minimum hold, through a proxy to the first one; and when that was.
 fn held_for_at_least(hold: Duration, masters: &Masters) -> (Proxy, Client, LockGuard, Instant) {
     drop(settled(masters));
     let proxy = Proxy::start(masters[0].port(), Fault::None).unwrap();
